@@ -29,8 +29,8 @@ from conformance.captures.places import is_packets
 from conformance.corpus import captured
 from conformance.corpus.columns import MAY_HAVE, MESSAGE_COLUMNS, TOPIC_COLUMNS
 from conformance.corpus.errors import CorpusError, reason_of
-from conformance.corpus.inputs import text
-from conformance.corpus.inputs.parquet import check_parquet
+from conformance.corpus.inputs import counted, text
+from conformance.corpus.inputs.parquet import check_parquet, parquet_files
 from conformance.corpus.sources.jar_topics import MESSAGES, OF_JAR, TOPICS, jar_folder, jar_paths
 
 NAMES = "synthetic, jars, jars:FOLDER, capture:PATH, PATH.parquet, PATH.txt or PATH.jsonl"
@@ -156,6 +156,27 @@ def _read(spark: SparkSession, corpus: str, what: str, drawn: Mapping[str, objec
     except PySparkException as error:
         raise CorpusError(reason_of(error) or _first_line(error)) from None
     return check_columns(found, TOPIC_COLUMNS if what == TOPICS else MESSAGE_COLUMNS, f"{corpus}: not {what}")
+
+
+def rows_written(corpus: str, what: str, drawn: int) -> int | None:
+    """Count the topics or messages of a corpus, without reading it as `topics` and `messages` do; None: only these can.
+
+    Args:
+        corpus: Its name.
+        what: `TOPICS` or `MESSAGES`.
+        drawn: Number of rows, if they are drawn.
+    """
+    names = what == TOPICS
+    match _kind(corpus, what):
+        case "synthetic":
+            return drawn
+        case "jars":
+            return counted.jar_rows(jar_paths(jar_folder(corpus.partition(":")[2])))
+        case "text":
+            return counted.text_rows(Path(corpus), names=names and corpus.endswith(text.NAMES))
+        case "parquet" if (local := _local(corpus)) is not None:
+            return counted.parquet_rows(parquet_files(local), names=names)
+    return None
 
 
 def left_out(spark: SparkSession, options: argparse.Namespace) -> dict[str, dict[str, int]]:

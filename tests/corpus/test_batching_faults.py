@@ -17,10 +17,10 @@ from refimpl.proposals.extension import EntryVerdict
 from refimpl.proposals.uniform_batches import Batch, Reason
 from refimpl.wire.pulsar_api_pb2 import KeyValue, MessageMetadata
 from tests.samples.batching import with_all_contents
-from tests.samples.faults import broken, fault, planted, with_wrong_fields, wrong_fields
+from tests.samples.faults import alike_if_joined, broken, fault, never_full, planted, with_wrong_fields, wrong_fields
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
-SETTING = Setting("faults", {"region": ("eu", "us"), "tag": ("a",)}, max_messages=4, max_bytes=900, delay=10, chunk=300)
+SETTING = Setting("faults", {"region": ("eu", "us"), "tag": ("a", "eu", "")}, max_messages=4, max_bytes=900, delay=10, chunk=300)
 WANTS = (Want("region", "eu"), Want("region", "us", "reject"))
 OF_SINGLES = "conformance.corpus.batching.sent:encode_entry"
 OPENER = "conformance.corpus.batching.opened:read_messages"
@@ -202,7 +202,34 @@ def with_the_id_before(items):
     return items if len(items) < 2 else (*items[:-1], dataclasses.replace(items[-1], sequence_id=items[-2].sequence_id))
 
 
+def late_in_values(metadata):
+    for pair in metadata.properties:
+        pair.value = pair.value[:150] + pair.value[150:].swapcase()
+
+
+def without_empty(right):
+    return lambda properties, allowed: tuple(pair for pair in right(properties, allowed) if pair[1])
+
+
+def one_too_many(right):
+    """Let a message join that is one byte too large."""
+    return lambda self, extracted, size, kind: right(self, extracted, size - 1, kind)
+
+
+def of_a_later_byte(right):
+    """Say that bodies begin one byte later."""
+
+    def found(self, entries, metadata, sizes, messages, rows):
+        changed = MessageMetadata()
+        changed.CopyFrom(metadata)
+        changed.uncompressed_size -= 1
+        right(self, entries, changed, (sizes[0] + 1, sizes[1] - 1), messages, rows)
+
+    return found
+
+
 ENCODE = "refimpl.client.entry:encode_payload"
+OPENED_BY = "conformance.corpus.batching.opened:_Opener"
 SINGLE = "refimpl.client.entry:_single"
 CHUNKS = "conformance.corpus.batching.sent:encode_payload"
 BATCHER = "refimpl.proposals.uniform_batches.client:UniformBatcher"
@@ -224,6 +251,7 @@ FAULTS = (
     fault("event times are rounded", OF_SINGLES, changed_message(event_time=lambda one: one.event_time and one.event_time ^ 1), "event-time"),
     fault("values of properties upside down", SINGLE, in_single(reversed_values), "properties"),
     fault("properties in another order", SINGLE, in_single(swapped_properties), "properties"),
+    fault("the ends of long values are others", SINGLE, in_single(late_in_values), "properties"),
     fault("a property more", SINGLE, in_single(one_more_property), "properties", "bytes"),
     fault("the checksum is wrong", ENCODE, lambda right: lambda *given: right(*given, checksum="invalid"), "sums", "none-lost"),
     fault("no checksum", ENCODE, lambda right: lambda *given: right(*given, checksum="absent"), "sums", "none-lost"),
@@ -237,6 +265,11 @@ FAULTS = (
     fault("another last id", ENCODE, changed_header(of_last), "envelope"),
     fault("another key in the header", ENCODE, changed_header(of_key), "envelope"),
     fault("batches are larger than allowed", f"{BATCHER}.add", lambda right: lambda self, *given, **more: right(_wider(self), *given, **more), "formulations"),
+    fault("a message that fills a batch just so does not join it", f"{BATCHER}._against", never_full, "formulations"),
+    fault("a message that is one byte too large joins a batch", f"{BATCHER}._against", one_too_many, "formulations"),
+    fault("sets are compared as one text", f"{BATCHER}._against", alike_if_joined, "formulations", "header"),
+    fault("an empty value is none", "refimpl.proposals.uniform_batches.client:extracted_set", without_empty, "formulations", "header"),
+    fault("bodies begin a byte later", f"{OPENED_BY}._found", of_a_later_byte, "bytes"),
     fault("the delay is not looked at", f"{BATCHER}.tick", lambda right: lambda self, now: [], "formulations", "reasons"),
     fault("another reason", f"{BATCHER}.flush", lambda right: lambda self, reason=Reason.FLUSH: right(self, Reason.OTHER_KIND), "reasons"),
     fault("sets are not compared", "refimpl.proposals.uniform_batches.client:extracted_set", lambda right: lambda properties, allowed: right([("region", "eu")], allowed), "formulations", "header"),
@@ -297,13 +330,22 @@ def accepting(value):
     return lambda right: lambda *given: right(*given).withField("accepted", sql.lit(value))
 
 
+def bytes_first(right):
+    """Say of a batch that is full in both ways that it has the most bytes."""
+    full = ~sql.col("one")["alone"] & (sql.col("size") >= SETTING.max_bytes)
+    return lambda setting: sql.when(full, "OCTETS").otherwise(right(setting))
+
+
 OF_ENTRIES_IN_SQL = "conformance.corpus.batching.entries"
 IN_SQL = (
     fault("windows have batches that are larger", f"{OF_ENTRIES_IN_SQL}:with_batches", another(max_messages=5), "formulations", "limits"),
     fault("windows wait longer", f"{OF_ENTRIES_IN_SQL}:with_batches", another(delay=10_000), "formulations", "limits"),
+    fault("SQL looks at bytes before it looks at messages", f"{OF_ENTRIES_IN_SQL}:_reason", bytes_first, "reasons"),
+    fault("SQL has no reason for batches whose delay is over", f"{OF_ENTRIES_IN_SQL}:_reason", lambda right: lambda setting: sql.nullif(right(setting), sql.lit("DELAY")), "reasons"),
+    fault("SQL gives a number six bytes at most", "conformance.corpus.batching.sizes:varint_bytes", lambda right: lambda number: sql.least(sql.lit(6), right(number)), "bytes"),
     fault("SQL rejects all", f"{OF_ENTRIES_IN_SQL}:_consumer", accepting(False), "verdicts", "never-lost", "decided"),
     fault("SQL accepts all", f"{OF_ENTRIES_IN_SQL}:_consumer", accepting(True), "verdicts", "decided"),
-)
+)  # fmt: skip
 """Faults of the expressions themselves."""
 ALL_FAULTS = (*FAULTS, *PLANS, *IN_SQL)
 

@@ -2,8 +2,10 @@
 
 import dataclasses
 import inspect
+import io
 import zlib
 from collections import Counter
+from itertools import cycle
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -21,16 +23,17 @@ from conformance.corpus.filtering import reference
 from conformance.corpus.filtering.drawing import drawn_patterns, with_twins
 from conformance.corpus.filtering.patterns import pattern_set
 from conformance.corpus.filtering.rules import Matching
-from conformance.corpus.jobs.filtering_agrees import MANY
+from conformance.corpus.jobs.filtering_agrees import BATCHES_OF_ONE, MANY
 from conformance.corpus.replay import scalable
 from conformance.corpus.replay.changes import FLICKERS, LogOptions, scalable_log, watcher
 from conformance.corpus.sources.synthetic_messages import SyntheticMessages
 from refimpl.indexes import topic_patterns
 from refimpl.names import is_system_topic
-from refimpl.wire import parse_payload
+from refimpl.wire import WireError, compress, parse_payload
+from refimpl.wire.compression import MAX_UNCOMPRESSED_SIZE
 from refimpl.wire.pulsar_api_pb2 import ZLIB, MessageMetadata
 from tests.samples.corpus import synthetic
-from tests.samples.faults import came_and_gone, planted
+from tests.samples.faults import alike_if_joined, came_and_gone, never_full, planted
 
 pytestmark = pytest.mark.usefixtures("without_compiling")
 ROWS = 4000
@@ -153,11 +156,24 @@ def without_ends(right):
     return lambda properties: right({key: value.strip() for key, value in properties.items()})
 
 
+def one_chunk_more(right):
+    """Give a body of just several chunks another one, which is empty."""
+
+    def chunks(queued, name, time, compression, size):
+        found = right(queued, name, time, compression, size)
+        return [*found, found[-1]] if len(found) > 1 and len(compress(queued.message.payload, compression)) % size == 0 else found
+
+    return chunks
+
+
 BATCHES = (
+    Shown("a body of just several chunks has one more", f"{SENDER}:_chunks", one_chunk_more, "without the proposal"),
+    Shown("a message that fills a batch just so does not join it", "refimpl.proposals.uniform_batches.client:UniformBatcher._against", never_full, "32 messages or 4 KiB, 100 ms"),
+    Shown("sets are compared as one text", "refimpl.proposals.uniform_batches.client:UniformBatcher._against", alike_if_joined, "region and version"),
     Shown("sets are in the order of the message", "refimpl.proposals.uniform_batches.client:extracted_set", without_order, "region and version"),
     Shown("values count for any property", "refimpl.proposals.uniform_batches.client:extracted_set", any_name, "region and version"),
     Shown("the clock goes back", f"{SENDER}:_Producer.add", back, "delay 10 ms"),
-    Shown("sizes are those of UTF-8", f"{ENTRY}:Queued.size", in_utf8, "4 KiB"),
+    Shown("sizes are those of UTF-8", f"{ENTRY}:Queued.size", in_utf8, "32 messages or 4 KiB, 100 ms"),
     Shown("no key is an empty one", f"{SENDER}:_by_key", no_key_is_empty, "batches by key, 100 ms"),
     Shown("the last number is counted", f"{ENTRY}:encode_payload", counted, "batches by key, 100 ms"),
     Shown("nothing is compressed to nothing", f"{ENTRY}:compress", lambda right: lambda body, number: right(body, number) if body else body, "no batches"),
@@ -236,7 +252,29 @@ def of_all(right):
     return judge
 
 
+def nested_too(right):
+    def fields(self, payload):
+        found = right(self, payload)
+        return {name: text for one in found.values() if isinstance(one, dict) for name, text in one.items()} | found
+
+    return fields
+
+
+def smaller_than_allowed(right):
+    """Decompress nothing that is as large as allowed."""
+
+    def decompress(body, number, size, **more):
+        if size >= MAX_UNCOMPRESSED_SIZE:
+            raise WireError(0, "it is too large")
+        return right(body, number, size, **more)
+
+    return decompress
+
+
 ENTRIES = (
+    Shown("fields of objects in JSON count, too", "refimpl.proposals.message_filter.avro:_JsonReader.fields", nested_too, ""),
+    Shown("fields of records that nobody asks for may be cut", "refimpl.proposals.message_filter.avro:_WholeReads", lambda right: io.BytesIO, ""),
+    Shown("bodies that are as large as allowed are too large", "refimpl.proposals.message_filter.rules:decompress", smaller_than_allowed, ""),
     Shown("what is no UTF-8 is replaced", f"{KINDS}:RegexFilter.matches", replaced, ""),
     Shown("what is no UTF-8 is left out", f"{KINDS}:RegexFilter.matches", left_out, ""),
     Shown("a payload that is the prefix does not begin with it", f"{KINDS}:BytesPrefixFilter.matches", shorter_than_all, ""),
@@ -257,8 +295,9 @@ def entries(spark, messages):
     frame = with_contents(spark.createDataFrame(messages))
     values = wanted_values(frequent_values(frame, ["region"], 5)["region"])
     records = with_records(frame).toArrow().sort_by([("producer_name", "ascending"), ("sequence_id", "ascending")])
-    setting, made = Setting("entries", {"region": tuple(values)}, delay=100), []
-    for name in sorted(set(records["producer_name"].to_pylist())):
+    made = []
+    for name, form in zip(sorted(set(records["producer_name"].to_pylist())), cycle(BATCHES_OF_ONE), strict=False):
+        setting = Setting("entries", {"region": tuple(values)}, delay=100, batch_of_one=form)
         own = records.filter(pc.equal(records["producer_name"], name)).select(list(READ)).to_batches()
         made += sent_batches(iter(own), setting)
     stored = pa.Table.from_batches(stored_batches(pa.Table.from_batches(made, SENT).to_batches()), STORED)

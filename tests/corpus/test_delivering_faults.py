@@ -1,6 +1,7 @@
 """Each law of filters over entries breaks when it should: faults in the reference's rule, and in the columns."""
 
 import dataclasses
+import json
 from functools import reduce
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import SENT, sent_batches
 from conformance.corpus.batching.settings import Setting
 from conformance.corpus.delivering.columns import with_columns
+from conformance.corpus.delivering.dialect import may_be_json
 from conformance.corpus.delivering.laws import LAWS, judge, with_numbers
 from conformance.corpus.delivering.reference import RESULT, judged_batches
 from conformance.corpus.delivering.stored import EVERY, KINDS, STORED, stored_batches, with_records
@@ -106,6 +108,44 @@ def one_permit(right):
     return send
 
 
+def first_of_several(right):
+    return lambda self, wanted, *more: right(self, {name: frozenset(sorted(values)[:1]) for name, values in wanted.items()}, *more)
+
+
+def any_of_several(right):
+    def verdict(self, metadata):
+        of_each = [right(type(self)({name: values}, self._missing), metadata) for name, values in self._wanted.items()]
+        return EntryVerdict.ACCEPT if EntryVerdict.ACCEPT in of_each else EntryVerdict.REJECT
+
+    return verdict
+
+
+def strict_with_batches_only(right):
+    def verdict(self, metadata):
+        return right(self if metadata.HasField("num_messages_in_batch") else type(self)(self._wanted), metadata)
+
+    return verdict
+
+
+def as_text(right):
+    return lambda self, message: message.payload.decode(errors="replace").startswith(self.prefix.decode(errors="replace"))
+
+
+class _InAnyEncoding(bytes):
+    """A payload that is given to the parser as it is."""
+
+    def decode(self, *_):
+        return bytes(self)
+
+
+def in_any_encoding(right):
+    return lambda self, payload: right(self, _InAnyEncoding(payload))
+
+
+def whatever_follows(right):
+    return SimpleNamespace(loads=lambda text, **more: json.JSONDecoder(**more).raw_decode(text.lstrip())[0])
+
+
 FAULTS = (
     fault("nothing is wrong", f"{RULES}:judge", lambda right: right),
     fault("the rule rejects everything", f"{RULES}:_judge_each", judgement(nothing_fits), "goes-out", "permits", "counts", "complete"),
@@ -127,7 +167,11 @@ FAULTS = (
     fault("numbers in JSON are texts", f"{AVRO}:_no_text", lambda right: lambda text: text, "goes-out", "permits", "counts", "ack-set", "exact"),
     fault("names in JSON have no case", f"{AVRO}:_JsonReader.fields", without_case, "goes-out", "permits", "counts", "ack-set", "complete", "exact"),
     fault("of a repeated name in JSON the first value counts", f"{AVRO}:json", first_counts, "goes-out", "permits", "counts", "ack-set", "complete"),
-    fault("nothing is compressed", f"{RULES}:decompress", lambda right: lambda body, *_, **__: body, "counts", "goes-out", "permits", "ack-set", "exact", "undecidable"),
+    fault("JSON is read in any encoding", f"{AVRO}:_JsonReader.fields", in_any_encoding, "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("what follows JSON is not looked at", f"{AVRO}:json", whatever_follows, "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("NaN is JSON", f"{AVRO}:_no_json", lambda right: lambda text: None, "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("prefixes are compared as texts", f"{RULES}:BytesPrefixFilter.matches", as_text, "goes-out", "permits", "counts", "ack-set", "exact"),
+    fault("nothing is compressed", f"{RULES}:decompress", lambda right: lambda body, *_, **__: body, "counts", "goes-out", "permits", "ack-set", "exact", "complete", "undecidable"),
     fault("what is encrypted is judged", f"{RULES}:_unreadable", encrypted_too, "goes-out", "permits", "counts", "ack-set", "undecidable"),
     fault("only the first word of ack_set is written", f"{CONSUMER}:ack_set", lambda right: lambda opened: right(opened)[:1], "ack-set", "complete"),
     fault("the last bit of a word is lost", f"{CONSUMER}:ack_set", lambda right: lambda opened: right([index for index in opened if index % 64 != 63]), "ack-set", "complete"),
@@ -135,6 +179,9 @@ FAULTS = (
     fault("words of ack_set are shifted", f"{CONSUMER}:ack_set", lambda right: lambda opened: right([index + 1 for index in opened]), "ack-set", "complete", "exact", "undecidable"),
     fault("rejected messages are not counted", f"{RULES}:FilterCounters.add", lambda right: lambda self, one: right(self, dataclasses.replace(one, rejected=0)), "counts"),
     fault("of a repeated name the first value counts", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", upside_down, "goes-out", "permits", "counts", "complete"),
+    fault("of several wanted values the first counts", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.__init__", first_of_several, "goes-out", "permits", "counts", "complete"),
+    fault("one of several properties is enough", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", any_of_several, "goes-out", "permits", "counts"),
+    fault("what a single message lacks is accepted", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", strict_with_batches_only, "goes-out", "permits", "counts"),
     fault("the entry filter rejects everything", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", lambda right: lambda *_: EntryVerdict.REJECT, "goes-out", "permits", "counts", "complete"),
     fault("the entry filter accepts everything", "refimpl.proposals.uniform_batches.broker:PropertyEntryFilter.verdict", lambda right: lambda *_: EntryVerdict.ACCEPT, "goes-out", "permits", "counts"),
 )  # fmt: skip
@@ -142,6 +189,8 @@ FAULTS = (
 
 COLUMNS = (
     wrong_fields("columns send everything", {"goes_out": "true"}, "goes-out"),
+    wrong_fields("columns do not know what is acknowledged", {"goes_out": "nullif(columns.goes_out, false)"}, "goes-out"),
+    wrong_fields("columns do not know that there are no permits", {"permits": "nullif(columns.permits, 0)"}, "permits"),
     wrong_fields("columns have another first word", {"ack_set": "transform(columns.ack_set, word -> word ^ 1)"}, "ack-set"),
     wrong_fields("columns count entries", {"permits": "IF(columns.goes_out, 1, 0)"}, "permits"),
     wrong_fields(
@@ -168,11 +217,24 @@ def unread(right):
     return read
 
 
+def of_two_bytes(right):
+    """Take numbers of more than two bytes for too long; this goes to the workers, too."""
+
+    def read(*given):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("conformance.corpus.delivering.avro._LONGEST", 2)
+            yield from right(*given)
+
+    return read
+
+
 OF_COLUMNS = "conformance.corpus.delivering.columns"
 IN_COLUMNS = (
     fault("nothing fits in columns", f"{OF_COLUMNS}:_fits", all_fit(False), "goes-out", "permits", "counts", "exact"),
     fault("all fits in columns", f"{OF_COLUMNS}:_fits", all_fit(True), "goes-out", "permits", "counts", "ack-set", "complete"),
     fault("columns let all headers pass", f"{OF_COLUMNS}:_by_header", lambda right: lambda *_: sql.lit(True), "goes-out", "permits", "counts", "complete"),
+    fault("columns take numbers of three bytes for too long", f"{OF_COLUMNS}:read_batches", of_two_bytes, "outside"),
+    fault("columns take all JSON for something that readers read differently", f"{OF_COLUMNS}:json_outside", lambda _: may_be_json, "outside"),
     fault("columns can read nothing", f"{OF_COLUMNS}:read_batches", unread, "goes-out", "permits", "counts", "ack-set"),
 )  # fmt: skip
 """Faults of the columns themselves."""
@@ -185,9 +247,10 @@ def entries(spark):
     messages = with_records(with_contents(spark.createDataFrame(with_all_contents("t", 400)))).toArrow()
     several = []
     for number, (most, delay) in enumerate([(200, 10_000), (5, 40), (3, 40), (1, 40)]):
-        shorter = dataclasses.replace(SETTING, max_messages=most, delay=delay)
+        form = "java_single" if most == 1 else "batch"
+        shorter = dataclasses.replace(SETTING, max_messages=most, delay=delay, batch_of_one=form)
         one = pa.Table.from_batches(sent_batches(iter(messages.to_batches()), shorter), SENT)
-        several.append(one.set_column(1, "producer_name", pa.array([str(number)] * len(one))))
+        several.append(one.set_column(1, "producer_name", pa.array([f"{number}p"] * len(one))))
     return pa.Table.from_batches(stored_batches(pa.concat_tables(several).to_batches()), STORED)
 
 
@@ -225,7 +288,7 @@ def test_faults_of_columns_break_just_the_laws_that_speak_of_them(spark, entries
 
 def test_slices_tell_together_what_all_entries_tell(spark, entries):
     rows = spark.createDataFrame(entries.combine_chunks()).localCheckpoint()
-    first, others = (rows.where(sql.expr(condition)) for condition in ("producer_name = '0'", "producer_name != '0'"))
+    first, others = (rows.where(sql.expr(condition)) for condition in ("producer_name = '0p'", "producer_name != '0p'"))
     asked = ASKED[:2]
     assert judge(first, asked) + judge(others, asked) == judge(rows, asked)
 

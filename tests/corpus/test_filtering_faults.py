@@ -168,6 +168,7 @@ ALL_FAULTS = (
     fault("Arrow takes payloads for ISO 8859-1", f"{OF_ARROW}:payload_text", lambda right: lambda payload: payload.decode("latin-1"), "arrow-agrees"),
     fault("one property is enough in Arrow", f"{OF_ARROW}:_have_properties", lambda right: lambda given, filters: right(given, filters[:1]), "arrow-agrees"),
     fault("places come downwards in Arrow", f"{OF_ARROW}:_Matching.lists", lists_downwards, "arrow-agrees"),
+    fault("any is nothing at all in Arrow", f"{OF_ARROW}:_Matching.any", lambda right: lambda self, topics: pa.nulls(len(topics), pa.bool_()), "any-is-some"),
     fault("any is all in Arrow", f"{OF_ARROW}:_Matching.any", lambda right: lambda self, topics: pa.array([True] * len(topics)), "any-is-some"),
     # The dialect
     fault("patterns have no end in Java", f"{DIALECT}:in_frame", lambda right: lambda text: rf"\A(?:{text})", "sql-agrees", "classes-are-real"),

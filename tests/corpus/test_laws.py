@@ -10,9 +10,9 @@ from conformance.corpus.jobs.__main__ import RUNS
 MODULES = {
     "round_trip": ["round_trip"],
     "conversations_hold": ["conversations"],
-    "filtering_agrees": ["filtering", "delivering", "slices"],
-    "hashes_agree": ["hashes"],
-    "batches_agree": ["batching", "slices"],
+    "filtering_agrees": ["filtering", "delivering", "slices", "counted"],
+    "hashes_agree": ["hashes", "counted"],
+    "batches_agree": ["batching", "slices", "counted"],
     "replay_watches": ["replay"],
 }
 """By job: which test modules plant faults, and show that they break just the laws that they name."""

@@ -1,6 +1,7 @@
 """Each law of the job `round_trip` breaks when it should: faults in encoders and decoders, and in how captures are written and read."""
 
 import dataclasses
+from math import inf
 
 import pyarrow as pa
 import pytest
@@ -10,10 +11,11 @@ from conformance.captures import MAX_FRAME_SIZE, Origin, Stream, find_pieces
 from conformance.captures.raw import WINDOW
 from conformance.corpus import round_trip as rules
 from conformance.corpus.jobs import round_trip
-from conformance.corpus.jobs.round_trip import OF_FRAMES, RAW, SPLITS, count_batches
+from conformance.corpus.jobs.round_trip import OF_FRAMES, RAW, SPLITS, WHOLE, count_batches
 from conformance.corpus.sources.pulsar_capture import batches
 from refimpl.wire import SingleMessage, WireError, command, compress, encode_batch, encode_frame, encode_payload
 from refimpl.wire.pulsar_api_pb2 import LZ4, SNAPPY, ZLIB, ZSTD, BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
+from tests.samples.captured import conversation, opened, received, sent, write_log
 from tests.samples.faults import fault, planted
 
 PONG = encode_frame(command("pong"))
@@ -137,6 +139,10 @@ def doubled(bases):
     return [*bases, *bases[-1:]]
 
 
+def without_last(right):
+    return lambda *given: iter(list(right(*given))[:-1])
+
+
 RULES, JOB, READ = "conformance.corpus.round_trip", "conformance.corpus.jobs.round_trip", "conformance.captures.places"
 NAMED = "conformance.captures.raw:_named"
 ALL_FAULTS = (
@@ -165,7 +171,10 @@ ALL_FAULTS = (
     fault("a frame is written into another connection", f"{JOB}:write_capture", written(lambda given: [dataclasses.replace(given[0], origin=given[-1].origin), *given[1:]]), "raw"),
     fault("directions are turned", NAMED, lambda right: lambda origin, number: right(dataclasses.replace(origin, direction={"client": "broker", "broker": "client"}[origin.direction]), number), "raw"),
     fault("nobody says when a connection was opened", NAMED, named(start=None), "raw"),
-    fault("parts that are read in Spark lose their first frame", f"{READ}:part_rows", lambda right: lambda *given: iter(list(right(*given))[1:]), "raw"),
+    fault("parts that are read in Spark lose their first frame", f"{READ}:part_rows", lambda right: lambda *given: iter(list(right(*given))[1:]), "raw", "whole"),
+    fault("the last lines of logs are not read", "conformance.captures.logs:_Lines.__iter__", lambda right: lambda self: iter(list(right(self))[:-2]), "whole"),
+    fault("what a log lists last is not read", f"{READ}:log_rows", without_last, "whole"),
+    fault("what a log lists is there twice", f"{READ}:log_rows", lambda right: lambda *given: doubled(list(right(*given))), "whole"),
     fault("files are divided within frames in Spark", f"{READ}:borders", lambda right: lambda path, length, *_: [(0, 20), (20, length)], "raw"),
     fault("files are divided within frames", f"{RULES}:borders", lambda right: lambda path, length, *_: [(0, 20), (20, length)], "splits"),
     fault("files are divided with a gap", f"{RULES}:borders", lambda right: lambda *given: right(*given)[:-1], "splits"),
@@ -176,8 +185,12 @@ ALL_FAULTS = (
 """Faults of the reference's wire format, and of captures."""
 
 
+def counts_of(given):
+    return pa.Table.from_batches(one for batch in batches(given) for one in count_batches([batch], 1)).to_pylist()
+
+
 def laws_of_frames(given):
-    table = pa.Table.from_batches(one for batch in batches(given) for one in count_batches([batch], 1)).to_pylist()
+    table = counts_of(given)
     outcomes = [round_trip._outcome(law, table) for law in OF_FRAMES]
     return {outcome.name for outcome in outcomes if outcome.broken}
 
@@ -188,6 +201,13 @@ def read_again(folder, given):
     pieces, defects = find_pieces(folder, 200, MAX_FRAME_SIZE)
     assert len(pieces) >= 8
     return [*defects, *(row for piece in pieces for row in piece.rows(MAX_FRAME_SIZE))]
+
+
+def is_whole(folder):
+    """Tell whether rows have all bytes of a log and of a raw capture."""
+    pieces = find_pieces(folder, 200, MAX_FRAME_SIZE)[0]
+    found = (row for piece in pieces for row in piece.rows(MAX_FRAME_SIZE))
+    return round_trip._whole(str(folder), counts_of(found), inf).holds
 
 
 def divided(*folders):
@@ -202,13 +222,21 @@ def frame_of(spark, given):
 
 def test_each_fault_breaks_just_the_laws_that_speak_of_it(spark, tmp_path):
     round_trip.write_capture(tmp_path / "right", rows("right"))
+    (tmp_path / "both").mkdir()
+    round_trip.write_capture(tmp_path / "both" / "raw", rows("right"))
     rules.write_unaligned(tmp_path / "unaligned")
+    write_log(
+        tmp_path / "both" / "log.jsonl",
+        *conversation(opened(), sent(PONG), received(PONG), sent(f"{PONG.hex()[:8]}..{PONG.hex()[8:]}", size=60)),
+    )
     found, logged, read = {}, [], []
     for number, one in enumerate(ALL_FAULTS):
         given = list(rows(one.name))
         with planted(one):
             found[one.name] = laws_of_frames(given) | ({SPLITS.name} if divided(tmp_path / "right", tmp_path / "unaligned") else set())
             read += read_again(tmp_path / str(number), given)
+            if not is_whole(tmp_path / "both"):
+                found[one.name].add(WHOLE.name)
         logged += given
     places = sql.concat_ws(" ", "file", "connection"), sql.col("connection")
     logs, files = (round_trip._signatures(frame_of(spark, some), place) for some, place in zip((logged, read), places, strict=True))

@@ -1,7 +1,7 @@
 import json
 import math
 from collections import Counter
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import pyarrow as pa
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from conformance.corpus.columns import MAY_HAVE, MESSAGE_COLUMNS
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.sources.blocks import BLOCK
-from conformance.corpus.sources.synthetic_messages import CHUNK, SyntheticMessages
+from conformance.corpus.sources.synthetic_messages import _NAMES, _TWINS, CHUNK, SyntheticMessages
 
 
 def source(**options):
@@ -62,34 +62,67 @@ def test_producers_take_turns():
     assert all(len(set(names[first : first + CHUNK])) == 1 for first in range(0, len(names), CHUNK))
 
 
+def size_in_batch(row):
+    return len(row["payload"]) + sum(len(name) + len(value) + 6 for name, value in row["properties"]) + len(row["key"] or "") + 16
+
+
 def unusual(table):
     """Count what is unusual, by name."""
-    found, last, runs = Counter(), {}, groupby((row["producer_name"], dict(row["properties"]).get("region")) for row in table.to_pylist())
+    sets, found, last, runs = (
+        [],
+        Counter(),
+        {},
+        groupby((row["producer_name"], dict(row["properties"]).get("region")) for row in table.to_pylist()),
+    )
     for row in table.to_pylist():
         names, properties = [name for name, _ in row["properties"]], dict(row["properties"])
-        found["order"] += len(names) > 1 and names == sorted(names, key=("", "Region", "note", "tag", "version", "region").index)
+        found["order"] += len(names) > 1 and names == sorted(names, key=_NAMES[::-1].index)
+        found["as large as a chunk"] += row["payload_size"] == 32_768
+        found["larger by one"] += row["payload_size"] == 32_769
+        found["as large as two chunks"] += row["payload_size"] == 65_536
+        found["long key"] += len((row["key"] or "").encode()) > 127
+        found["long name"] += max(map(len, names), default=0) > 127
         found["back"] += row["publish_time"] < last.get(row["producer_name"], 0)
         found["ahead"] += row["event_time"] is not None and row["event_time"] > row["publish_time"]
         found["long"] += len(properties.get("note", "").encode()) > 1.1 * len(properties.get("note", "")) > 200
         found["same"] += "eu" == properties.get("version") == properties.get("region")
         found["similar"] += "Region" in properties
+        sets += [(properties.get("region"), properties.get("version"))]
         found["nameless"] += "" in properties
         found["at 0"] += row["event_time"] == 0
         found["in nanoseconds"] += (row["event_time"] or 0) > 1e18
         last[row["producer_name"]] = row["publish_time"]
+    for pair in _TWINS:
+        found[f"twins {pair}"] = sum(neighbours == pair for neighbours in pairwise(sets))
     found["long run"] = sum(len(list(run)) >= 100 for _, run in runs)
     return found
 
 
 def test_each_unusual_class_occurs_in_few_rows():
     assert min(unusual(read(1, 4000)).values()) > 0
-    assert len(unusual(read(1, 4000))) == 10
+    assert len(unusual(read(1, 4000))) == 15 + len(_TWINS)
     assert set((+unusual(read(1, 4000, rare=0))).values()) == set()
+
+
+def test_long_runs_fill_batches_just_so():
+    sizes = Counter(map(size_in_batch, read(1, 4000).to_pylist()))
+    assert sizes[128] > 200
+    assert min(sizes[127], sizes[129], sizes[256]) > 0
+    assert Counter(map(size_in_batch, read(1, 4000, rare=0).to_pylist()))[128] < 100
+
+
+@pytest.mark.parametrize("by", ["", ",", " ", "-", "/"])
+def test_shared_names_are_alike_when_they_are_joined(by):
+    senders = read(1, 4000, names="shared", producers=12).select(["topic", "producer_name"]).to_pylist()
+    every = {tuple(row.values()) for row in senders}
+    assert len(every) == 12
+    assert max(Counter(by.join(pair) for pair in every).values()) == 2
+    assert sum(name == "1" for _, name in every) > 1
 
 
 def test_the_other_rows_are_the_same_whatever_is_unusual():
     some, none = read(1, 4000).to_pylist(), read(1, 4000, rare=0).to_pylist()
-    assert 0.9 < sum(one == other for one, other in zip(some, none, strict=True)) / 4000 < 1
+    assert 0.85 < sum(one == other for one, other in zip(some, none, strict=True)) / 4000 < 1
 
 
 def test_messages_come_at_the_rate_and_in_bursts():
@@ -118,7 +151,7 @@ def test_a_share_of_the_draws_leaves_a_property_out():
     for name in ("region", "version", "tag"):
         missing = sum(value is None for value in of_property(table, name)) / len(table)
         assert missing == pytest.approx(0.25, abs=0.05)
-    assert all(of_property(read(1, 500, absent=0), "region")[index] is not None for index in range(500))
+    assert all(of_property(read(1, 500, absent=0, rare=0), "region")[index] is not None for index in range(500))
     assert read(1, 500, absent=1, rare=0)["properties"].to_pylist() == [[]] * 500
 
 

@@ -69,11 +69,16 @@ def awkward(seed, producers=60):
 
 
 def with_all_contents(topic, count=120):
-    """A producer's messages with payloads, keys, properties and event times: the second 60 with two properties, the rest for one long batch."""
+    """A producer's messages with payloads, keys, properties and event times: the second 60 with two properties, the rest for one long batch.
+
+    From 44 on some neighbours have sets that look alike. Each from 100 to 119 counts for 225 bytes, one
+    of them for 226.
+    """
+    alike = {44: (("region", "eu"),), 45: (("tag", "eu"),), 46: (("region", "eu"),), 47: (("region", "eu"), ("tag", ""))}
     draw = random.Random(7)
     time, rows = 1000, []
     for number in range(count):
-        time += draw.choice((0, 0, 1, 12))
+        time += draw.choice((0, 0, 1, 12)) * (number not in alike and not 100 <= number < 120)
         properties = [("region", draw.choice(("eu", "eu", "eu", "us", "ñ"))), ("n", str(number))]
         payload = draw.randbytes(800 if number in (20, 40) else draw.choice((2, 30, 90)))
         if 60 <= number < 120:
@@ -81,7 +86,16 @@ def with_all_contents(topic, count=120):
             draw.shuffle(properties)
         elif number >= 120:
             properties[0] = ("region", "eu")
+        if number % 5 == 1:
+            payload = b"\xff\xfe" + payload[2:]
         event_time = draw.choice((None, time - 5))
         key = draw.choice((None, "k1", "ключ"))
+        if number % 10 == 0 and event_time:
+            event_time = 1_700_000_000_000_000_000
+        if number in alike:
+            properties = [*alike[number], ("n", "m" * 199 + str(number))]
+        if 100 <= number < 120:
+            properties = [("region", "eu"), ("tag", "a")]
+            payload = bytes(225 - 16 - 14 - 10 - len(key or "") + (number == 107))
         rows.append((topic, "p", number, time, event_time, key, properties, payload, len(payload)))
     return table(rows)

@@ -100,3 +100,20 @@ def came_and_gone(right: Callable[..., None]) -> Callable[..., None]:
             self._removed.pop(topic, None)
 
     return remove
+
+
+def alike_if_joined(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Take extracted sets for the same if their values are when they are joined."""
+
+    def joined(extracted: Any) -> str:
+        return ",".join(value for _, value in extracted)
+
+    def against(self: Any, extracted: Any, size: int, kind: Any) -> Any:
+        return right(self, self._extracted if joined(extracted) == joined(self._extracted) else extracted, size, kind)
+
+    return against
+
+
+def never_full(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Let no message join a batch that fills it just so."""
+    return lambda self, extracted, size, kind: right(self, extracted, size + 1, kind)

@@ -189,7 +189,7 @@ def _grouped(messages: DataFrame, wants: Sequence[Want], sums: Sequence[Column])
         sql.max_by("plan", place).alias("end"),
         sql.min_by("found", place).alias("found"),
         sql.count_if((sql.col("times") != 1) | ~here.eqNullSafe(there)).alias("elsewhere"),
-        *(sql.count_if(plan["values"][number] == want.value).alias(f"wanted_{number}") for number, want in enumerate(wants)),
+        *(sql.count_if(plan["values"][number].isin(*want.values)).alias(f"wanted_{number}") for number, want in enumerate(wants)),
         *sums,
     )
 
@@ -250,7 +250,7 @@ def _consumer(setting: Setting, want: Want, number: int) -> Column:
     return sql.struct(
         sql.col(f"wanted_{number}").alias("wanted"),
         value.isNotNull().alias("decided"),
-        sql.coalesce(value == want.value, sql.lit(want.missing == "accept")).alias("accepted"),
+        sql.coalesce(value.isin(*want.values), sql.lit(want.missing == "accept")).alias("accepted"),
         sql.get(sql.col("found")["accepted"], number).alias("reference"),
         sql.lit(want.is_safe(setting)).alias("safe"),
     )

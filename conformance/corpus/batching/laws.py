@@ -86,7 +86,10 @@ OF_ENTRIES: tuple[Law, ...] = (
         )""",
     ),
     Law(
-        "reasons", "A batch goes out for the same reason in both.", f"{_SAME} AND reason IS NOT NULL", f"{_SAME} AND reason != found.reason"
+        "reasons",
+        "A batch goes out for the same reason in both.",
+        f"{_SAME} AND NOT setting.by_key",
+        f"{_SAME} AND NOT setting.by_key AND NOT reason <=> found.reason",
     ),
     Law(
         "bytes",

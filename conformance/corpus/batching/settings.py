@@ -75,30 +75,37 @@ class Setting:
 
 @dataclass(frozen=True)
 class Want:
-    """A consumer that wants one value of a property, through an entry filter.
+    """A consumer that wants a value of a property, or one of several, through an entry filter.
 
     Attributes:
         name: Of the property.
         value: The wanted value; without a comma, which separates values in the subscription's property.
         missing: What happens to an entry whose header lacks the property.
+        others: Further values that it wants.
     """
 
     name: str
     value: str
     missing: Literal["accept", "reject"] = "accept"
+    others: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.name or "," in self.value:
+        if not self.name or any("," in value for value in self.values):
             raise CorpusError(f"a consumer wants a property that has a name, and a value without a comma, not {self.name!r} {self.value!r}")
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """All values that it wants."""
+        return (*self.others, self.value)
 
     @property
     def subscription_properties(self) -> dict[str, str]:
         """The properties of its subscription."""
-        return {PREFIX + self.name: self.value, MISSING: self.missing}
+        return {PREFIX + self.name: ",".join(self.values), MISSING: self.missing}
 
     def is_safe(self, setting: Setting) -> bool:
-        """Tell whether the filter must not lose messages: entries without the property pass, or producers extract the value."""
-        return self.missing == "accept" or self.value in setting.allowed.get(self.name, ())
+        """Tell whether the filter must not lose messages: entries without the property pass, or producers extract the values."""
+        return self.missing == "accept" or {*self.values} <= {*setting.allowed.get(self.name, ())}
 
 
 def frequent_values(messages: DataFrame, names: Sequence[str], most: int) -> dict[str, tuple[str, ...]]:
@@ -131,14 +138,15 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
         frequent: From `frequent_values`, the properties in the order in which they are added to the setting.
 
     Returns:
-        First without the proposal, then with one property, two, all; then fewer values, other limits, and the Java form of a batch of
-        one, batches by key, and no batches.
+        First without the proposal, then with one property, two, all, of which the later ones allow values that make sets look alike; then
+        fewer values, other limits, and the Java form of a batch of one, batches by key, and no batches.
     """
     names = list(frequent)
     first = {name: tuple(frequent[name]) for name in names[:1]}
     usual = Setting(f"{names[0]}: {len(frequent[names[0]])} values", first)
     wider = [
-        Setting(" and ".join(names[:count]), {name: tuple(frequent[name]) for name in names[:count]}) for count in range(2, len(names) + 1)
+        Setting(" and ".join(names[:count]), first | dict.fromkeys(names[1:count], confusable_values(frequent, names[:count])))
+        for count in range(2, len(names) + 1)
     ]
     return [
         Setting("without the proposal"),
@@ -146,7 +154,7 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
         *wider,
         replace(usual, name=f"{names[0]}: 1 value", allowed={names[0]: tuple(frequent[names[0]][:1])}),
         replace(usual, name="10 messages", max_messages=10),
-        replace(usual, name="4 KiB", max_bytes=4096),
+        replace(usual, name="32 messages or 4 KiB, 100 ms", max_messages=32, max_bytes=4096, delay=100),
         replace(usual, name="delay 10 ms", delay=10),
         replace(usual, name="delay 100 ms", delay=100),
         replace(usual, name="delay 100 ms, without the proposal", allowed={}, delay=100),
@@ -154,6 +162,12 @@ def sweep(frequent: Mapping[str, Sequence[str]]) -> list[Setting]:
         replace(usual, name="batches by key, 100 ms", allowed={}, delay=100, by_key=True),
         replace(usual, name="no batches", allowed={}, max_messages=1),
     ]
+
+
+def confusable_values(frequent: Mapping[str, Sequence[str]], names: Sequence[str]) -> tuple[str, ...]:
+    """Return values that make other sets look alike: those of each property, the empty one, and what the first two are when joined."""
+    joined = (f"{one},{other}" for one in frequent[names[0]] for other in frequent[names[1]])
+    return tuple(dict.fromkeys([*(value for name in names for value in frequent[name]), "", *joined]))
 
 
 def awkward_values(values: Sequence[str]) -> list[str]:
@@ -164,10 +178,14 @@ def awkward_values(values: Sequence[str]) -> list[str]:
 def wants(frequent: Mapping[str, Sequence[str]]) -> list[Want]:
     """Return consumers of the most and the least frequent of the values, one that accepts and one that rejects what lacks the property.
 
-    A further one, which rejects, wants a value with a space at an end, if there is one.
+    A further one, which rejects, wants a value with a space at an end, if there is one, or the most frequent one.
     """
     values = [(name, value) for name in frequent for value in dict.fromkeys([frequent[name][0], frequent[name][-1]]) if "," not in value]
     kinds: tuple[Literal["accept", "reject"], ...] = ("accept", "reject")
     usual = [Want(name, value, missing) for name, value in values for missing in kinds]
-    awkward = [Want(name, value, "reject") for name in frequent for value in awkward_values(wanted_values(frequent[name]))]
+    awkward = [
+        Want(name, value, "reject", tuple(wanted_values(frequent[name])[:1]))
+        for name in frequent
+        for value in awkward_values(wanted_values(frequent[name]))
+    ]
     return list(dict.fromkeys([*usual, *awkward]))

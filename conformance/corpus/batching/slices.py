@@ -15,7 +15,7 @@ from pyspark.storagelevel import StorageLevel
 from conformance.corpus.batching.windows import PRODUCER
 from conformance.corpus.laws import Law, Outcome
 
-WHOLE = Law("whole", "All messages of the corpus were looked at: as many as it has, whatever it was divided into.")
+WHOLE = Law("whole", "All rows of the corpus were looked at: as many as its files have, whatever it was divided into.")
 ROWS = 1_000_000
 """About so many messages are in a slice for each core of the session."""
 
@@ -62,7 +62,7 @@ def is_whole(rows: int, looked_at: Sequence[int]) -> Outcome:
     """Judge whether slices lack nothing.
 
     Args:
-        rows: Of the corpus, counted without slices.
+        rows: Of the corpus, counted without slices, and of files without those who read them.
         looked_at: Those of each slice, or of all of them together.
     """
     return WHOLE.outcome(rows, abs(rows - sum(looked_at)), [{"rows": rows, "looked at": list(looked_at)}] * (rows != sum(looked_at)))

@@ -50,10 +50,11 @@ def with_columns(entries: DataFrame, subscriptions: Sequence[Subscription]) -> D
     Returns:
         One row for each entry and subscription: `name`, `has_want` and `has_filter` of the subscription; `passes`, whether the header
         lets the
-        entry pass; `fits`, which messages fit the filter (null: nobody can tell); `outside`, whether readers read one of them differently;
+        entry pass; `fits`, which messages fit the filter (null: nobody can tell); `outside`, whether readers read one of them
+        differently, and `doubtful`, whether that may be;
         `reference`; and `columns`, what the subscription gets.
     """
-    names = sorted({one.want.name for one in subscriptions if one.want is not None})
+    names = sorted({want.name for one in subscriptions for want in one.wants})
     fields = asked_fields(subscriptions, "avro")
 
     def read(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,6 +71,7 @@ def with_columns(entries: DataFrame, subscriptions: Sequence[Subscription]) -> D
             _by_header(one, names).alias("passes"),
             sql.when(sql.col("payloads").isNotNull(), _fits(one, fields)).alias("fits"),
             _outside(one).alias("outside"),
+            _doubtful(one).alias("doubtful"),
             sql.col("reference")[place].alias("reference"),
         )
         for place, one in enumerate(subscriptions)
@@ -179,6 +181,20 @@ def _outside(one: Subscription) -> Column:
     return sql.coalesce(found, sql.lit(False))
 
 
+def _doubtful(one: Subscription) -> Column:
+    """Tell whether a message has what all that is outside has; it tells that without reading JSON or Avro.
+
+    JSON is long, or has an escape or the mark of the end. Avro has eleven bytes in a row that could be one number, or a byte that could be
+    that of branch -1 or -2.
+    """
+    text = sql.col("payloads")
+    if one.schema == "json":
+        found = sql.exists(text, lambda payload: payload.cast("string").rlike(rf"(?s)\\u|{END}|.{{400}}"))
+    else:
+        found = sql.exists(text, lambda payload: sql.hex(payload).rlike("^(?:..)*?(?:(?:[89A-F].){10}|[08][13])"))
+    return _outside(one) & sql.coalesce(found, sql.lit(False))
+
+
 def _json_fits(payload: Column, one: Subscription) -> Column:
     """Tell whether a JSON object has some texts; Spark does not look at what follows a value, so it gets a list with an end.
 
@@ -197,10 +213,11 @@ def _json_fits(payload: Column, one: Subscription) -> Column:
 
 def _by_header(one: Subscription, names: Sequence[str]) -> Column:
     """Tell whether the header lets an entry pass."""
-    if one.want is None:
-        return sql.lit(True)
-    value = sql.col("values")[names.index(one.want.name)]
-    return ~sql.col("readable") | sql.coalesce(value == one.want.value, sql.lit(one.want.missing == "accept"))
+    passes = sql.lit(True)
+    for want in one.wants:
+        value = sql.col("values")[names.index(want.name)]
+        passes &= sql.coalesce(value.isin(*want.values), sql.lit(want.missing == "accept"))
+    return ~sql.col("readable") | passes if one.wants else passes
 
 
 def _judged() -> Column:

@@ -1,6 +1,6 @@
 """The laws of filters over entries: both formulations agree, and each message goes just to those whose filter it fits.
 
-They speak of entries in which all readers read the same; the others are counted as `outside`.
+They speak of entries in which all readers read the same; the others are counted as `outside`, of which one law speaks.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from conformance.corpus.laws import EXAMPLES, Law, Outcome, breaking, outcomes, 
 _SENT = "reference.goes_out AND columns.goes_out"
 _JUDGED = "fits IS NOT NULL AND passes AND NOT marker"
 _OF_ALL: tuple[Law, ...] = (
-    Law("goes-out", "Both say of each entry whether it goes out or is acknowledged.", "true", "reference.goes_out != columns.goes_out"),
+    Law(
+        "goes-out", "Both say of each entry whether it goes out or is acknowledged.", "true", "NOT reference.goes_out <=> columns.goes_out"
+    ),
     Law("ack-set", "An entry that goes out names the same open messages.", _SENT, f"{_SENT} AND NOT reference.ack_set <=> columns.ack_set"),
-    Law("permits", "An entry that goes out uses the same permits; another one none.", "true", "reference.permits != columns.permits"),
+    Law("permits", "An entry that goes out uses the same permits; another one none.", "true", "NOT reference.permits <=> columns.permits"),
     Law(
         "counts",
         "As many messages fit, do not fit, and can't be judged.",
@@ -50,9 +52,13 @@ _OF_ALL: tuple[Law, ...] = (
         "kind != 'plain' AND NOT has_want AND NOT (reference.goes_out AND reference.rejected = 0 AND delivered <=> is_open)",
     ),
 )
-LAWS: tuple[Law, ...] = tuple(
-    Law(one.name, one.text, f"IF(outside, 0, CAST(({one.checked}) AS INT))", f"IF(outside, 0, CAST(({one.broken}) AS INT))")
-    for one in _OF_ALL
+OUTSIDE = Law("outside", "What is not compared has something that readers may read differently.", "outside", "outside AND NOT doubtful")
+LAWS: tuple[Law, ...] = (
+    *(
+        Law(one.name, one.text, f"IF(outside, 0, CAST(({one.checked}) AS INT))", f"IF(outside, 0, CAST(({one.broken}) AS INT))")
+        for one in _OF_ALL
+    ),
+    OUTSIDE,
 )
 
 COUNTED = ("entries", "messages", "bytes", "fit", "entries sent", "in part", "bytes sent", "permits", "undecidable", "outside")

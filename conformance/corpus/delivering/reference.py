@@ -65,7 +65,7 @@ def judged_batches(pieces: Iterable[pa.RecordBatch], subscriptions: Sequence[Sub
 
 def judge_of(subscription: Subscription) -> Callable[[bytes, Sequence[int] | None], dict[str, Any]]:
     """Return the function that tells what a subscription gets of an entry, from its bytes and the messages that are not acknowledged."""
-    properties = subscription.want.subscription_properties if subscription.want else {}
+    properties = {name: value for want in subscription.wants for name, value in want.subscription_properties.items()}
     headers = HeaderJudge(SubscriptionEntryFilters(filters_of(properties)))
     payloads = PayloadJudge(MessageFilterBroker().subscription())
     filters = SubscriptionFilters({"pip191": headers, "pr7629": payloads})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
@@ -12,7 +13,8 @@ from crc32c import crc32c
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from refimpl.wire.pulsar_api_pb2 import SNAPPY, KeyValue, MessageMetadata
+from refimpl.wire.compression import MAX_UNCOMPRESSED_SIZE
+from refimpl.wire.pulsar_api_pb2 import SNAPPY, ZLIB, KeyValue, MessageMetadata
 
 STORED = pa.schema(
     [
@@ -38,13 +40,35 @@ _REPEATED = 7
 """In the header of one entry in so many each name stands twice, first with another value."""
 
 
-FORMS = ("as it is", "JSON", "JSON with odd values", "Avro", "text", "awkward text")
-"""What payloads are made of: each has the same share. Awkward texts nearly fit what the others fit."""
+FORMS = ("as it is", "JSON", "JSON with odd values", "Avro", "text", "awkward text", "awkward JSON", "awkward Avro")
+"""What payloads are made of: each has the same share. Awkward ones nearly fit what the others fit."""
 _DIGITS = (
+    *("NaN", "-Infinity", '{"digit":"1","region":"eu"}'),
     *("1", '"1"', "1.0", "true", '"true"', "null", '"01"', '["1"]', '{"1":"1"}', '" 1"', '"TRUE"', '"\\u0031"'),
     *('"2","digit":"1"', '"2","Digit":"1"', '"true","DIGIT":"1"'),
 )
 """What the field `digit` of JSON may be: texts, and what is none but reads like one; then one that is there twice, also in another case."""
+
+
+def _zigzag(number: int) -> bytes:
+    """Return a number of 64 bits as Avro writes it."""
+    rest, digits = (number << 1 ^ number >> 63) & (1 << 64) - 1, []
+    while rest > 0x7F:
+        digits.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*digits, rest])
+
+
+_NUMBERS = [
+    _zigzag(number)
+    for number in (
+        *(0, -1, (1 << 63) - 1, -1 << 63),
+        *(number for bits in range(6, 63, 7) for number in ((1 << bits) - 1, 1 << bits, -1 << bits, (-1 << bits) - 1)),
+    )
+]
+"""The numbers next to where they get longer, from 1 byte to 10, as Avro writes them."""
+_TEXTS = (*[""] * 36, "text", "text " * 12, "text " * 13, "text " * 26, "text " * 1639)
+"""Texts whose length takes 1, 2 and 3 bytes; most are empty."""
 
 
 def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str] = FORMS) -> DataFrame:
@@ -61,57 +85,75 @@ def with_records(messages: DataFrame, name: str = "region", forms: Sequence[str]
     made = {
         "as it is": sql.col("payload"),
         "JSON": sql.to_json(sql.struct(value.alias("region"), number.alias("number")), {"ignoreNullFields": "false"}).cast("binary"),
-        "Avro": sql.concat(
-            region,
-            _varint(2 * sql.when(number % 8 == 0, 1000 * number).otherwise(number)),
-            _avro_text(sql.repeat(sql.lit("text "), (number % 20).cast("int"))),
-        ),
+        "Avro": sql.concat(region, _one_of(_NUMBERS, "sequence_id"), _avro_text(_one_of(_TEXTS, "producer_name", "sequence_id"))),
         "JSON with odd values": _odd_json(value),
         "text": sql.concat_ws(";", sql.coalesce(value, sql.lit("-")), number, sql.hex("payload")).cast("binary"),
     }
-    made["awkward text"] = _awkward(made["text"], made["JSON"])
-    which = sql.pmod(sql.xxhash64("producer_name", "sequence_id"), sql.lit(len(forms)))
-    payload = made[forms[-1]]
-    for place, form in enumerate(forms[:-1]):
-        payload = sql.when(which == place, made[form]).otherwise(payload)
-    rows = messages.withColumn("payload", payload)
+    made |= {
+        "awkward text": _awkward_text(made["text"]),
+        "awkward JSON": _awkward_json(made["JSON"]),
+        "awkward Avro": _awkward_avro(made["Avro"]),
+    }
+    rows = messages.withColumn("payload", _chosen([made[form] for form in forms], "producer_name", "sequence_id"))
     return rows.withColumn("payload_size", sql.octet_length("payload"))
 
 
 def _odd_json(value: Column) -> Column:
     """Return JSON with a field that is no text, or a text that nearly is the one that is asked for."""
-    digits = sql.array(*map(sql.lit, _DIGITS))
-    digit = sql.get(digits, sql.pmod(sql.xxhash64("sequence_id"), sql.lit(len(_DIGITS))).cast("int"))
+    digit = _one_of(_DIGITS, "sequence_id")
     region = sql.to_json(sql.struct(value.alias("region")), {"ignoreNullFields": "false"})
     return sql.concat(sql.rtrim(region, sql.lit("}")), sql.lit(',"digit":'), digit, sql.lit("}")).cast("binary")
 
 
-def _awkward(text: Column, json: Column) -> Column:
-    """Change a text where readers go wrong: in its case, at its ends, in what is no UTF-8 or not ASCII, and behind many bytes.
+def _joined(*parts: Column | str | bytes) -> Column:
+    given = (part.encode() if isinstance(part, str) else part for part in parts)
+    return sql.concat(*(sql.lit(part) if isinstance(part, bytes) else part for part in given))
 
-    And cut it where prefixes end that are asked for: behind the value of the property, behind its name, and in it.
-    """
 
-    def joined(*parts: Column | str) -> Column:
-        return sql.concat(*(sql.lit(part.encode()) if isinstance(part, str) else part for part in parts))
-
+def _awkward_text(text: Column) -> Column:
+    """Change a text where readers go wrong: in its case, at its ends, in what is no UTF-8 or not ASCII, and behind many bytes."""
     changed = [
         sql.lower(text.cast("string")).cast("binary"),
-        joined(text, "\n"),
-        joined(" ", text),
-        joined(text, sql.lit(b"\xff")),
-        joined(text, sql.lit(b"\xfe")),
+        *(_joined(text, end) for end in ("\n", b"\xff", b"\xfe", "é", "0" * 300 + ".")),
+        *(_joined(start, text) for start in (" ", "x\n")),
         sql.lit(b""),
-        sql.substring_index(json.cast("string"), ",", 1).cast("binary"),
-        sql.lit(b'{"region":'),
-        sql.lit(b'{"region'),
-        joined(text, "é"),
-        joined("x\n", text),
-        joined("x\n", json),
-        joined(text, "0" * 300, "."),
     ]
-    which = sql.pmod(sql.xxhash64("sequence_id", "producer_name"), sql.lit(len(changed)))
-    return reduce(lambda found, one: sql.when(which == one[0], one[1]).otherwise(found), enumerate(changed), text)
+    return _chosen(changed, "sequence_id", "producer_name")
+
+
+def _awkward_json(json: Column) -> Column:
+    """Cut JSON where prefixes end that are asked for; or put something in front, behind or around it, or encode it otherwise."""
+    changed = [
+        sql.substring_index(json.cast("string"), ",", 1).cast("binary"),
+        *map(sql.lit, (b'{"region":', b'{"region')),
+        *(_joined(start, json) for start in ("x\n", "\ufeff")),
+        *(_joined(json, end) for end in (" x", "}", "\n")),
+        _joined('{"x":', json, "}"),
+        sql.encode(json.cast("string"), "UTF-16"),
+    ]
+    return _chosen(changed, "sequence_id", "producer_name")
+
+
+def _awkward_avro(avro: Column) -> Column:
+    """Cut a record, or put a byte behind it; or give its union a branch that it lacks, or a branch in more bytes than it needs."""
+    changed = [
+        sql.substring(avro, sql.lit(1), sql.octet_length(avro) - 1),
+        _joined(avro, "\0"),
+        _joined("\4", avro),
+        _joined(b"\x82\x00", sql.substring(avro, sql.lit(2), sql.octet_length(avro))),
+    ]
+    return _chosen(changed, "sequence_id", "producer_name")
+
+
+def _chosen(values: Sequence[Column], *by: str) -> Column:
+    """Return one of the values, chosen by columns."""
+    which = sql.pmod(sql.xxhash64(*by), sql.lit(len(values)))
+    return reduce(lambda found, one: sql.when(which == one[0], one[1]).otherwise(found), enumerate(values), values[0])
+
+
+def _one_of(values: Sequence[str | bytes], *by: str) -> Column:
+    """Return one of these values, chosen by columns."""
+    return sql.get(sql.array(*map(sql.lit, values)), sql.pmod(sql.xxhash64(*by), sql.lit(len(values))).cast("int"))
 
 
 def _varint(number: Column) -> Column:
@@ -130,6 +172,10 @@ def _varint(number: Column) -> Column:
 
 def _avro_text(text: Column) -> Column:
     return sql.concat(_varint(2 * sql.octet_length(text)), text.cast("binary"))
+
+
+_AS_LARGE, _SENDERS_OF_LARGE = 41, ("0", "3")
+"""Which entry is a message of as many bytes as are decompressed, of producers whose names end so; the next one has one byte more."""
 
 
 def stored(entries: DataFrame) -> DataFrame:
@@ -153,12 +199,24 @@ def stored_batches(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         yield pa.RecordBatch.from_pylist(rows, STORED)
 
 
+def _large(metadata: MessageMetadata, size: int) -> tuple[MessageMetadata, bytes]:
+    """Return a message of so many bytes, none of which fits a filter: its header and its body."""
+    header = MessageMetadata(producer_name=metadata.producer_name, sequence_id=metadata.sequence_id, publish_time=metadata.publish_time)
+    header.compression, header.uncompressed_size = ZLIB, size
+    header.properties.extend(metadata.properties)
+    return header, zlib.compress(bytes(size), 1)
+
+
 def _row(row: dict[str, Any]) -> dict[str, Any]:
     number, size = row["batch"], struct.unpack_from(">I", row["data"], 6)[0]
     metadata, body = MessageMetadata.FromString(row["data"][10 : 10 + size]), row["data"][10 + size :]
+    if number in (_AS_LARGE, _AS_LARGE + 1) and row["producer_name"].endswith(_SENDERS_OF_LARGE):
+        metadata, body = _large(metadata, MAX_UNCOMPRESSED_SIZE + number - _AS_LARGE)
     count = metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else 0
     which = (number + 7) % EVERY
-    kind = KINDS[which] if which < len(KINDS) else "chunk" if metadata.num_chunks_from_msg > 1 else "plain"
+    too_large = metadata.uncompressed_size > MAX_UNCOMPRESSED_SIZE
+    as_sent = "too large" if too_large else "chunk" if metadata.num_chunks_from_msg > 1 else "plain"
+    kind = KINDS[which] if which < len(KINDS) else as_sent
     if number % _ACKNOWLEDGED == 1 and count > 1 and kind != "no header":
         row["open"] = [index for index in range(count) if (index + number) % 3]
     if number % _REPEATED == 3:

@@ -33,7 +33,8 @@ class Subscription:
         prefix: What payloads begin with.
         fields: Fields of a record and their texts.
         schema: The schema by which records are read.
-        want: A value of a property in the header; None: no entry filter.
+        want: Values of a property in the header; None: no entry filter.
+        also: Values of another property that its entry filter looks at; what happens if it is missing is as for the first.
     """
 
     name: str
@@ -42,10 +43,16 @@ class Subscription:
     fields: Mapping[str, str] = field(default_factory=dict)
     schema: Literal["avro", "json"] = "avro"
     want: Want | None = None
+    also: Want | None = None
 
     def __post_init__(self) -> None:
         if (self.regex is not None) + (self.prefix is not None) + bool(self.fields) > 1:
             raise CorpusError(f"subscription {self.name}: a consumer has one message filter")
+
+    @property
+    def wants(self) -> list[Want]:
+        """Return what its entry filter looks at."""
+        return [one for one in (self.want, self.also) if one is not None]
 
     @property
     def filter(self) -> tuple[str, dict[str, str]] | None:
@@ -76,7 +83,7 @@ def subscriptions(often: str, rare: str, name: str = "region", awkward: str = " 
         Subscription("regex", regex=r'(?s).*"number":\d*[05].*'),
         Subscription("regex, whole", regex=r"[^; \n]*;\d+;[0-9A-F]*[éÿ]?"),
         Subscription("prefix", prefix=b'{"region":' + json.dumps(often, ensure_ascii=False).encode()),
-        Subscription("avro", fields={"region": often}),
+        Subscription("avro", fields={"region": often, "text": ""}),
         Subscription("json", fields={"region": often}, schema="json"),
         Subscription("json, digits", fields={"digit": "1"}, schema="json"),
         Subscription("json, true", fields={"digit": "true"}, schema="json"),
@@ -84,6 +91,7 @@ def subscriptions(often: str, rare: str, name: str = "region", awkward: str = " 
         Subscription("property, strict", want=Want(name, rare, "reject")),
         Subscription("property with a space", want=Want(name, awkward, "reject")),
         Subscription("property and prefix", prefix=b'{"region":', want=Want(name, often)),
+        Subscription("properties and bytes", prefix=b"\xff\xfe", want=Want(name, often, others=(rare,)), also=Want("version", "1")),
         Subscription("property, strict, and avro", fields={"region": rare}, want=Want(name, rare, "reject")),
     ]
 

@@ -28,7 +28,7 @@ ANY_IS_SOME = Law(
     "any-is-some",
     "A topic fits any pattern if and only if there is one that it fits, in each formulation.",
     "true",
-    "(size(fitting) > 0) != fits_any",
+    "NOT (size(fitting) > 0) <=> fits_any",
 )
 CLASSES_ARE_REAL = Law(
     "classes-are-real",

@@ -16,10 +16,11 @@ from conformance.corpus.batching.laws import LAWS as OF_BATCHES
 from conformance.corpus.batching.laws import Found, find
 from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, Want, frequent_values, sweep, wants
 from conformance.corpus.batching.slices import WHOLE, Slices, is_whole, number_of_slices, slices
-from conformance.corpus.corpora import add_corpus_option, check_messages, messages
+from conformance.corpus.corpora import add_corpus_option, check_messages, messages, rows_written
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import Outcome
+from conformance.corpus.sources.jar_topics import MESSAGES
 
 LAWS = (*OF_BATCHES, WHOLE)
 PROPERTIES: Mapping[str, Sequence[str]] = {"synthetic": ("region", "version"), "jars": ("jar", "extension")}
@@ -27,7 +28,7 @@ PROPERTIES: Mapping[str, Sequence[str]] = {"synthetic": ("region", "version"), "
 PRODUCERS = 4
 """As many as the source draws if nothing else is said."""
 DISTRIBUTIONS: Mapping[str, Mapping[str, object]] = {
-    "2 values": {"values": 2, "producers": 12, "names": "shared"},
+    "2 values": {"values": 2, "producers": 12, "names": "shared", "first": (1 << 31) - 100},
     "1,000 values": {"values": 1000},
     "all values equally frequent": {"exponent": 0},
     "no runs": {"burst": 1},
@@ -103,7 +104,8 @@ def _corpus(run: Run, changed: Mapping[str, Any], least: int = 1) -> tuple[Slice
     options = run.options
     drawn = {"rows": options.rows, "seed": options.seed, "producers": max(PRODUCERS, options.rows // MOST_OF_ONE)}
     corpus = messages(run.spark, options.corpus, **{**drawn, **changed})
-    rows = options.rows if options.corpus == "synthetic" else corpus.count()
+    rows = rows_written(options.corpus, MESSAGES, options.rows)
+    rows = corpus.count() if rows is None else rows
     return slices(with_contents(corpus), number_of_slices(corpus, rows, least)), rows
 
 

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import reduce
+from itertools import cycle
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -20,7 +21,7 @@ from conformance.corpus.batching.contents import with_contents
 from conformance.corpus.batching.sent import sent
 from conformance.corpus.batching.settings import MOST_OF_ONE, Setting, awkward_values, frequent_values, wanted_values
 from conformance.corpus.batching.slices import WHOLE, is_whole, number_of_slices, slices
-from conformance.corpus.corpora import check_messages, check_topics
+from conformance.corpus.corpora import check_messages, check_topics, rows_written
 from conformance.corpus.corpora import messages as read_messages
 from conformance.corpus.delivering.laws import LAWS as OF_ENTRIES
 from conformance.corpus.delivering.laws import Delivered, judge
@@ -48,6 +49,7 @@ from conformance.corpus.filtering.rules import (
 )
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import EXAMPLES, Outcome
+from conformance.corpus.sources.jar_topics import MESSAGES, TOPICS
 
 LAWS = (*OF_NAMES, *OF_ENTRIES, WHOLE)
 VALUES = 5
@@ -56,6 +58,8 @@ SPEED_ROWS = 1_000_000
 """So many rows at most are timed."""
 PAYLOAD_REGEX = r'(?s)(?:ÿ\x00Ã)?[a-z-]+://[^"]*ns-[0-9]/.*'
 """It tells bytes that are not UTF-8 from the characters that some readers put in their place, and from none."""
+BATCHES_OF_ONE: tuple[Literal["batch"], Literal["java_single"]] = ("batch", "java_single")
+"""How producers write a batch of one message, one slice after the other."""
 MANY, MANY_ROWS = 250, 20_000
 """So many patterns are drawn once more, and compared on about so many rows: a set of that many is matched in another way."""
 
@@ -135,6 +139,8 @@ def _check(run: Run, topics: DataFrame, formulations: Sequence[str]) -> Findings
         with run.part("savings"):
             of_savings, counters["savings"] = savings(run.spark, options.savings, options.seed)
         laws = _with(laws, of_savings.outcomes)
+    if (written := rows_written(options.corpus, TOPICS, options.rows)) is not None:
+        laws = _with(laws, [is_whole(written, [count])])
     counters["refused by Java"] = sql.refused(run.spark, [pattern.text for pattern in patterns.patterns])[:EXAMPLES]
     return Findings(laws, counters)
 
@@ -172,16 +178,17 @@ def _entries(run: Run, corpus: str) -> Delivered:
     options = run.options
     producers = max(4, options.rows // MOST_OF_ONE)
     messages = read_messages(run.spark, corpus, options.rows, options.seed, producers=producers)
-    count = options.rows if corpus == "synthetic" else messages.count()
+    written = rows_written(corpus, MESSAGES, options.rows)
+    count = messages.count() if written is None else written
     parts = slices(with_contents(messages), number_of_slices(messages, count, least=2))
     names = parts.whole.select(F.explode(F.map_keys("properties")).alias("name")).groupBy("name").count()
     first = names.sort(F.col("name") != "region", F.desc("count"), "name").first()
     name = first["name"] if first else "region"
     values = wanted_values(frequent_values(parts.whole, [name], VALUES)[name]) or ["none"]
-    setting = Setting("entries", {name: tuple(values)}, delay=100)
+    settings = [Setting("entries", {name: tuple(values)}, delay=100, batch_of_one=form) for form in BATCHES_OF_ONE]
     wanted = subscriptions(values[0], values[-1], name, next(iter(awkward_values(values)), " "))
     looked_at, found = [], []
-    for part in parts:
+    for part, setting in zip(parts, cycle(settings), strict=False):
         looked_at.append(part.count())
         found.append(judge(stored(sent(with_records(part, name), setting)), wanted))
     parts.unpersist()

@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from conformance.corpus.corpora import check_topics
+from conformance.corpus.batching.slices import WHOLE, is_whole
+from conformance.corpus.corpora import check_topics, rows_written
 from conformance.corpus.errors import CorpusError
 from conformance.corpus.filtering import rows
 from conformance.corpus.filtering.hashes import namespace_hashes, namespace_of, reference_hashes, small_batches, whole_hash
 from conformance.corpus.filtering.sql import is_system_topic
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import Law, Outcome
+from conformance.corpus.sources.jar_topics import TOPICS
 from refimpl.indexes.topics_hash import TopicSet, topics_hash
 
 DISTRIBUTED = Law("distributed-hash", "The hash of a namespace from hashed ranges is that of the reference.")
@@ -27,7 +30,7 @@ STEPWISE = Law(
     "The hash of a set to which a diff is applied is that of the listing, in the set of the reference, also while it is applied.",
 )
 ANY_DIVISION = Law("any-division", "The hash is the same into however many ranges the topics are divided.")
-LAWS = (DISTRIBUTED, DIFF_APPLIED, STEPWISE, ANY_DIVISION)
+LAWS = (DISTRIBUTED, DIFF_APPLIED, STEPWISE, ANY_DIVISION, WHOLE)
 COMES, GOES = 0, 1
 """The numbers of topics that only the later listing has, and only the earlier one."""
 _HASHED = "namespace STRING, hash STRING, topics LONG"
@@ -58,8 +61,11 @@ def look(options: argparse.Namespace) -> None:
 
 def check(run: Run) -> Findings:
     """Hash each namespace, all topics as one namespace, and lists after diffs."""
-    with rows.topics_at_hand(run.spark, run.options) as topics:
-        return _check(run, topics.where(~is_system_topic()).select("topic"))
+    options = run.options
+    with rows.topics_at_hand(run.spark, options) as topics:
+        found = _check(run, topics.where(~is_system_topic()).select("topic"))
+        written = rows_written(options.corpus, TOPICS, options.rows)
+        return found if written is None else replace(found, laws=[*found.laws, is_whole(written, [topics.count()])])
 
 
 def _check(run: Run, topics: DataFrame) -> Findings:

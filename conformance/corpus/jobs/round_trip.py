@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -20,6 +21,7 @@ from conformance.captures import MAX_FRAME_SIZE, Piece, capture_path, check_capt
 from conformance.captures.places import is_packets
 from conformance.corpus import round_trip as rules
 from conformance.corpus.errors import CorpusError
+from conformance.corpus.inputs.counted import capture_bytes
 from conformance.corpus.job import Findings, Job, Run
 from conformance.corpus.laws import EXAMPLES, Law, Outcome
 from refimpl.wire import decode_frame
@@ -37,7 +39,8 @@ RAW = Law("raw", "Frames of an event log, written as a raw capture and read in e
 SPLITS = Law(
     "splits", "A file is divided where frames begin, and gives the rows that it gives as a whole, also one that is made to be awkward."
 )
-LAWS = (*OF_FRAMES, RAW, SPLITS)
+WHOLE = Law("whole", "Every byte that the files have is in a row.")
+LAWS = (*OF_FRAMES, RAW, SPLITS, WHOLE)
 _COUNTED = pa.schema(
     [(name, pa.string()) for name in ("law", "what", "command", "release")] + [("count", pa.int64()), ("example", pa.binary())],
 )
@@ -70,7 +73,7 @@ def check(run: Run) -> Findings:
     """Apply the laws to a capture."""
     options = run.options
     path = options.corpus.removeprefix("capture:")
-    frames = _read(run, path)
+    frames, began = _read(run, path), time.time()
     with run.part("round trip"):
         seed = options.seed
         counted = frames.mapInArrow(lambda batches: count_batches(batches, seed), _COUNTED_DDL)
@@ -84,7 +87,10 @@ def check(run: Run) -> Findings:
         raise CorpusError(f"{capture_path(path)}: there is no frame in it")
     with run.part("raw capture"):
         raw_laws, raw_counters = _raw(run, path, frames)
-    return Findings([*(law for law in laws if law.checked), *raw_laws], {**_counters(rows), "raw capture": raw_counters})
+    return Findings(
+        [*(law for law in (*laws, *raw_laws, _whole(path, rows, began)) if law.checked or law.broken)],
+        {**_counters(rows), "raw capture": raw_counters},
+    )
 
 
 def _read(run: Run, path: str, **options: Any) -> DataFrame:
@@ -104,6 +110,7 @@ def count_batches(batches: Iterable[pa.RecordBatch], seed: int) -> Iterator[pa.R
         examples: dict[_Key, bytes] = {}
         rows = batch.to_pylist()
         for row in rows:
+            counts["of no connection" if row["connection"] is None else "bytes", row["file"], "", ""] += row["size"] or 0
             for law, what in _row_findings(row):
                 key = law, what, row["command"] or "", row["release"] or ""
                 counts[key] += 1
@@ -204,6 +211,15 @@ def _raw(run: Run, path: str, frames: DataFrame) -> tuple[list[Outcome], dict[st
     counters |= {"files": total.files, "parts": total.parts, "rows": total.rows}
     laws.append(SPLITS.outcome(total.files, len(total.broken), [{"file": file} for file in total.broken]))
     return laws, counters
+
+
+def _whole(path: str, rows: Sequence[Any], began: float) -> Outcome:
+    """Compare the bytes that rows have with those that event logs and files of bytes have, by file, unless it is damaged or still grows."""
+    found = {row["what"]: row["count"] for row in rows if row["law"] == "bytes"}
+    damaged = {row["what"] for row in rows if row["law"] == "of no connection"}
+    written = capture_bytes(capture_path(path), damaged, began)
+    broken = {file: abs(count - found.get(file, 0)) for file, count in written.items()}
+    return WHOLE.outcome(sum(written.values()), sum(broken.values()), [{"file": file} for file, count in broken.items() if count])
 
 
 def _split(piece: Piece, limit: int) -> rules.Splits:

@@ -58,14 +58,14 @@ class Payloads:
         self._pool = np.concatenate([words, arbitrary, np.frombuffer(b"".join(pieces), np.uint8)])
 
     def draw(
-        self, random: np.random.Generator, rows: int, large: Numbers | None = None, *, filled: bool = True
+        self, random: np.random.Generator, rows: int, exact: Numbers | None = None, *, filled: bool = True
     ) -> tuple[pa.Array, pa.Array]:
         """Draw payloads.
 
         Args:
             random: Of the block.
             rows: How many.
-            large: Bytes of those that are words of just so many, whatever else was drawn, 0 of the others; None: none are.
+            exact: Bytes of those that have just so many, which makes words of numbers and of nothing; 0 of the others. None: none have.
             filled: False: only their sizes matter.
 
         Returns:
@@ -75,9 +75,10 @@ class Payloads:
         number = random.integers(0, 101, rows)
         wanted = self._sizes(random, rows)
         where = random.random(rows)
-        if large is not None:
-            kind, wanted = np.where(large > 0, _WORDS, kind), np.where(large > 0, large, wanted)
-            where = np.where(large > 0, where / 2, where)  # the pool has that many bytes behind there
+        if exact is not None:
+            kind = np.where((exact > 0) & ((kind == _NUMBER) | (kind == _EMPTY)), _WORDS, kind)
+            wanted = np.where(exact > 0, exact, wanted)
+            where = np.where(exact > 0, where / 2, where)  # the pool has that many bytes behind there
         begin, begin_length = self._part(np.select([kind == _NUMBER, kind == _JSON, kind == _BYTES], [number, 101 + number, 203], -1))
         end, end_length = self._part(np.where(kind == _JSON, 202, -1))
         has_body = (kind == _WORDS) | (kind == _JSON) | (kind == _BYTES)
