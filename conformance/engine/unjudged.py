@@ -72,7 +72,8 @@ def not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
         return None
     if not_allowed:
         return f"the user may not call {calls[0] if calls else 'this'}: the admin interface answers {trouble.status}"
-    return f"the admin interface of the target has no {calls[0] if calls else 'such call'}: it answers {trouble.status}"
+    words = f" {said}" if said and trouble.status in NOT_OFFERED and isinstance(trouble.body, dict) else ""
+    return f"the admin interface of the target has no {calls[0] if calls else 'such call'}: it answers {trouble.status}{words}"
 
 
 def _odd_name(detail: Mapping[str, Any]) -> str | None:

@@ -21,13 +21,13 @@ OWN, USUAL_NAMESPACE = "core/producer/creates-topic", "core/command/unknown-fiel
 CREATED = {"allowAutoTopicCreation": True, "topicType": "non-partitioned"}
 
 
-def judged(suite, broker, **fields):
-    """Run a case with a namespace of its own, and one in public/default; return the header and the verdicts."""
+def judged(suite, broker, select=(OWN, USUAL_NAMESPACE), **fields):
+    """Run cases, by default one with a namespace of its own and one in public/default; return the header and the verdicts."""
 
     async def main():
         async with broker as running:
             target = AttachedTarget(Endpoint(name="x", service_url=running.service_url, admin_url=running.admin_url, **fields))
-            options = Options(select=(OWN, USUAL_NAMESPACE))
+            options = Options(select=select)
             run, stopped = await run_suite(suite, target, options, lambda _: None, Silent())
             assert stopped is None
             return run.header, {one.case: one.verdict for one in judge_log(suite, run).results}
@@ -46,6 +46,12 @@ def test_a_broker_with_the_usual_settings_is_given_no_policies(suite):
     header, verdicts = judged(suite, EmbeddedBroker())
     assert (header.namespace_policies, header.capabilities["auto-creation"]) == ({}, True)
     assert set(verdicts.values()) == {Verdict.PASS}
+
+
+def test_namespaces_whose_deletion_can_not_be_forced_are_deleted_topic_by_topic(suite):
+    cases = ("pip145/watch/unknown-namespace", "pip145/update/namespace-deleted*", "pip145/list/other-namespace", "core/push/namespace-*")
+    _, verdicts = judged(suite, EmbeddedBroker({"forceDeleteNamespaceAllowed": "false"}), cases)
+    assert set(verdicts.values()) == {Verdict.PASS}, verdicts
 
 
 @pytest.mark.parametrize(("types", "has"), [("[Exclusive, Failover]", False), ("[Exclusive, Key_Shared]", True), (None, True)])
