@@ -54,6 +54,26 @@ def test_namespaces_whose_deletion_can_not_be_forced_are_deleted_topic_by_topic(
     assert set(verdicts.values()) == {Verdict.PASS}, verdicts
 
 
+def test_cells_that_name_topics_of_a_domain_that_is_switched_off_accuse_nobody(suite):
+    cases = ("core/deliver/partition-index", "core/deliver/non-persistent", "core/push/neighbours", "core/ack/many")
+    told = {"enableNonPersistentTopics": "false"}
+
+    async def main():
+        async with EmbeddedBroker() as broker:
+            target = AttachedTarget(Endpoint(name="x", service_url=broker.service_url, admin_url=broker.admin_url, config=told))
+            run, _ = await run_suite(suite, target, Options(select=cases), lambda _: None, Silent())
+            return {"".join([one.case, *one.cell.values()]): (one.verdict, one.summary) for one in judge_log(suite, run).results}
+
+    found = asyncio.run(main())
+    assert found["core/deliver/non-persistent"] == (
+        Verdict.UNTESTABLE,
+        "the target has enableNonPersistentTopics=false, and the case names such topics",
+    )
+    passed = {name for name, (verdict, _) in found.items() if verdict == Verdict.PASS}
+    assert passed == {"core/ack/many", *(name for name in found if name.startswith("core/deliver/partition-indexpersistent"))}
+    assert len(passed) > 1
+
+
 @pytest.mark.parametrize(("types", "has"), [("[Exclusive, Failover]", False), ("[Exclusive, Key_Shared]", True), (None, True)])
 def test_a_type_of_subscriptions_that_the_broker_has_switched_off_is_not_claimed(types, has):
     """Its policies can't switch Key_Shared on in a namespace (observed on 4.2.4)."""
