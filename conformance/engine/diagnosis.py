@@ -21,6 +21,8 @@ from refimpl.wire.pulsar_api_pb2 import ServerError
 FRAMES_SHOWN = 4
 _CLOSES = frozenset({"close_producer", "close_consumer"})
 """What a broker may send at any time: it unloads topics to spread its load."""
+_ID_IN_USE = ("Producer is already failed to register present", "Consumer that failed is already present")
+"""What Apache Pulsar answers if an id is used again before it has let go of the attempt that it has just refused."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
 def _may_pass(seen: Seen) -> bool:
     """Tell whether a request failed for a moment: brokers of a cluster that take a bundle at the same time ask to look it up again."""
     if seen.frame is not None and seen.frame.command.HasField("error"):
-        return bool(seen.frame.command.error.error == ServerError.ServiceNotReady)
+        error = seen.frame.command.error
+        return error.error == ServerError.ServiceNotReady or any(words in error.message for words in _ID_IN_USE)
     if seen.frame is None or not seen.frame.command.HasField("lookupTopicResponse"):
         return False
     answer = seen.frame.command.lookupTopicResponse

@@ -63,6 +63,7 @@ def test_verdicts_on_peers(add, ping, peer, verdict, words):
     assert words in results[0].summary
 
 
+IN_USE = "Producer is already failed to register present on the connection"
 NEEDS_ADMIN = """\
   - admin: {create_topic: "persistent://public/default/${n}"}
   - client: {ping: {}}"""
@@ -140,6 +141,7 @@ def test_a_frame_outside_of_a_window_counts_if_it_is_so_each_time(add, ping, bus
         ((1, "error", {"request_id": 1, "error": ServerError.ServiceNotReady, "message": "look it up again"}), "PASS", 2),
         ((9, "error", {"request_id": 1, "error": ServerError.ServiceNotReady, "message": "look it up again"}), "FAIL", 3),
         ((1, "error", {"request_id": 1, "error": ServerError.UnknownError, "message": ""}), "FAIL", 1),
+        ((1, "error", {"request_id": 1, "error": ServerError.UnknownError, "message": IN_USE}), "PASS", 2),
         ((1, "success", {"request_id": 1}), "FAIL", 1),
     ],
 )
