@@ -131,6 +131,19 @@ def test_a_frame_outside_of_a_window_counts_if_it_is_so_each_time(add, ping, bus
     assert (result.verdict, len(result.keys)) == (verdict, runs)
 
 
+CLOSED_LATER = """\
+  - client: {ping: {}}
+  - broker: {pong: {}}
+    clause: test.pong
+  - broker: {close_producer: {producer_id: 1}}"""
+
+
+def test_a_producer_that_is_closed_too_early_accuses_nobody_unless_it_is_so_each_time(add, ping):
+    home = add(ping.replace("  - client: {ping: {}}\n  - broker: {pong: {}}\n    within: 20", CLOSED_LATER))
+    (result,), _, _ = judged(home, SaysBefore(9, "close_producer", producer_id=1, request_id=1))
+    assert (result.verdict, len(result.keys), "too early" in result.summary) == ("FAIL", 3, True)
+
+
 @pytest.mark.parametrize(
     ("said", "verdict", "runs"),
     [
