@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,11 +20,12 @@ from conformance.engine.parts import Soon
 from conformance.engine.program import Program, actions_digest, cells, compile_case, fresh_names
 from conformance.engine.source import Source, SourceProblem, parse, read_source
 from conformance.engine.step import Place, ProgramProblem, Role, listed, walk_steps
-from conformance.engine.values import ValueProblem
+from conformance.engine.values import ValueProblem, variables_of
 from conformance.files import read_text
 from conformance.names import HOME, is_selected
 
 FRESH_KINDS = ("namespace", "missing-namespace", "name")
+_DOMAIN = re.compile("((?:non-)?persistent)://")
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,14 @@ class Suite:
         programs = (compile_case(transcript, self.fragments, cell, names) for cell in cells(transcript))
         groups = (group for program in programs for group in program.actions())
         return {name for group in groups for lane in group.lanes for action in lane for call in action.calls for name in _named(call)}
+
+    def domains(self, case: str, cell: Mapping[str, Any]) -> set[str]:
+        """Return the domains that a cell of a case names in what it does, such as `persistent`."""
+        transcript = self.transcripts[case]
+        program = compile_case(transcript, self.fragments, cell, {name: f"<{name}>" for name in fresh_names(transcript)})
+        actions = (action for group in program.actions() for lane in group.lanes for action in lane)
+        said = (f"{action.spec} {[action.scope.variables.get(name) for name in variables_of(action.spec)]}" for action in actions)
+        return {domain for text in said for domain in _DOMAIN.findall(text)}
 
     def select(
         self, patterns: Iterable[str], level: m.Level | None = None, profile: str = "default", role: Role | None = None

@@ -19,6 +19,14 @@ from refimpl.wire import FrameDecoder, WireError, annotate, format_lines, line_n
 from refimpl.wire.pulsar_api_pb2 import ServerError
 
 FRAMES_SHOWN = 4
+_CLOSES = frozenset({"close_producer", "close_consumer"})
+"""What a broker may send at any time: it unloads topics to spread its load."""
+_SOON_OVER = (
+    "Producer is already failed to register present",
+    "Consumer that failed is already present",
+    "was aborted because the cached state was cleared",
+)
+"""What Apache Pulsar says for a moment: it has just refused an attempt with this id, or unloaded a namespace."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Diagnosis:
     (the target broke a clause outside of the steps), harness.
     `missing` is a command that did not come in its time, for which the target may not be to blame: no clause was at stake yet,
     such as CONNECTED, or it came at another time than a window allows, when a machine that stands still for a second is enough, or
-    a look-up failed as it may for a moment.
+    a look-up or a request failed as it may for a moment, or the broker closed a producer or consumer, as it may to spread its load.
     """
 
     kind: str
@@ -131,10 +139,11 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
         (one for state in failure.states for one in expected(state.nodes)), None
     )
     where = (first.path, first.clause) if first else ("", None)
+    missing = seen.name if program.role == "broker" and (seen.name in _CLOSES or _may_pass(seen)) else None
     later = _later(failure.states, seen)
     if later is not None:
         summary = f"{what} came too early: it is expected at {later.path}, after {waiting[0] if waiting else 'the actions before it'}"
-        return Diagnosis("too-early", summary, later.path, later.clause or where[1], waiting=waiting, **common)
+        return Diagnosis("too-early", summary, later.path, later.clause or where[1], waiting=waiting, missing=missing, **common)
     again = _again(program, failure.states, seen)
     if again is not None:
         summary = f"{what} came twice: {again.path} of the case took the first one"
@@ -142,11 +151,14 @@ def _nearest(program: Program, failure: Failure, seen: Seen, common: dict[str, A
     kind = "closed" if isinstance(seen.event, log.Closed) else "unexpected"
     rest = f"the case waits for {waiting[0]}" if waiting else "the case waits for nothing more"
     summary = f"{what}, {rest}" if kind == "closed" else f"{what} came, which nothing expects here; {rest}"
-    return Diagnosis(kind, summary, *where, waiting=waiting, **common)
+    return Diagnosis(kind, summary, *where, waiting=waiting, missing=missing, **common)
 
 
 def _may_pass(seen: Seen) -> bool:
-    """Tell whether a look-up failed for a moment: brokers of a cluster that take a bundle at the same time ask to look it up again."""
+    """Tell whether a request failed for a moment: brokers of a cluster that take a bundle at the same time ask to look it up again."""
+    if seen.frame is not None and seen.frame.command.HasField("error"):
+        error = seen.frame.command.error
+        return error.error == ServerError.ServiceNotReady or any(words in error.message for words in _SOON_OVER)
     if seen.frame is None or not seen.frame.command.HasField("lookupTopicResponse"):
         return False
     answer = seen.frame.command.lookupTopicResponse

@@ -35,6 +35,13 @@ STALLED: Final = 5.0
 connection that was silent."""
 _AT_ONCE: Final = frozenset({"connected", "lookupTopicResponse", "partitionMetadataResponse", "pong", "send_receipt"})
 """Answers for which a peer has nothing to wait. No recorded one comes later than `LATE_LIMIT`, unless the machine was busy."""
+_LIMITS: Final = {
+    "Encryption is required": "the target takes producers with encryption only (encryptionRequireOnProducer)",
+    "max same address producers limit": "the target takes fewer producers of a topic from one host (maxSameAddressProducersPerTopic)",
+    "max same address consumers limit": "the target takes fewer consumers of a topic from one host (maxSameAddressConsumersPerTopic)",
+    "max allowed delivery delay": "the target takes no message with such a delay (delayedDeliveryMaxDelayInMillis)",
+}
+"""What Apache Pulsar says where a setting keeps it from doing something, and what that means."""
 _BY_ITS_CLOCK: Final = frozenset({"closed", "unexpected", "twice", "differs", "silence"})
 """Kinds of failures by which that shows."""
 
@@ -72,7 +79,8 @@ def not_offered(failure: Failure, events: Iterable[log.Event]) -> str | None:
         return None
     if not_allowed:
         return f"the user may not call {calls[0] if calls else 'this'}: the admin interface answers {trouble.status}"
-    return f"the admin interface of the target has no {calls[0] if calls else 'such call'}: it answers {trouble.status}"
+    words = f" {said}" if said and trouble.status in NOT_OFFERED and isinstance(trouble.body, dict) else ""
+    return f"the admin interface of the target has no {calls[0] if calls else 'such call'}: it answers {trouble.status}{words}"
 
 
 def _odd_name(detail: Mapping[str, Any]) -> str | None:
@@ -115,13 +123,14 @@ def _first_frame(begin: log.Begin) -> int:
     return min(begin.size or 0, 4 + int((begin.data or "")[:8] or "0", 16))
 
 
-def encrypts(diagnosis: Diagnosis, events: Iterable[log.Event]) -> str | None:
-    """Say that the peer takes producers with encryption only, if it refuses one for that."""
+def limited(diagnosis: Diagnosis, events: Iterable[log.Event]) -> str | None:
+    """Say which setting of the peer keeps it from doing what it refuses, if its words name one that no policy of a namespace lifts."""
     trouble = next((event for event in events if event.n == diagnosis.event), None)
     frame = see(trouble).frame if isinstance(trouble, log.Frame) and diagnosis.kind in ("unexpected", "differs") else None
-    if frame is None or not frame.command.error.message.startswith("Encryption is required"):
+    if frame is None:
         return None
-    return "the target takes producers with encryption only (encryptionRequireOnProducer)"
+    words = frame.command.error.message + frame.command.send_error.message
+    return next((setting for part, setting in _LIMITS.items() if part in words), None)
 
 
 def no_room(diagnosis: Diagnosis, events: Iterable[log.Event]) -> bool:

@@ -17,7 +17,7 @@ from conformance.engine.node import expected, walk
 from conformance.engine.overheard import overhear
 from conformance.engine.program import Program
 from conformance.engine.statuses import SERVER_ERROR
-from conformance.engine.unjudged import beyond, encrypts, lagged, may_be_lateness, no_room, not_offered, still_in_use, was_late
+from conformance.engine.unjudged import beyond, lagged, limited, may_be_lateness, no_room, not_offered, still_in_use, was_late
 from conformance.engine.values import Value, ValueProblem
 
 
@@ -256,7 +256,7 @@ def _failed(program: Program, trial_log: TrialLog, machine: Machine, levels: Map
     if lacking is not None:
         diagnosis = replace(diagnosis, kind="harness", summary=lacking)
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
-    if (setting := beyond(diagnosis, trial_log.events) or encrypts(diagnosis, trial_log.events)) is not None:
+    if (setting := beyond(diagnosis, trial_log.events) or limited(diagnosis, trial_log.events)) is not None:
         diagnosis = replace(diagnosis, kind="harness", summary=setting)
         return Outcome(trial_log.begin.key, Verdict.UNTESTABLE, dict.fromkeys(program.clauses, Verdict.UNTESTABLE), diagnosis)
     if diagnosis.kind == "harness" and not stumbled:

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -402,10 +403,17 @@ class TrialRunner:
             await asyncio.sleep(_HEARD)
 
     async def _called(self, client: AdminClient, name: str, arguments: Value) -> AdminResult:
-        """Perform an operation. In a cluster, who owns the namespaces of the case also owns those that it creates or unloads."""
-        if name not in ("create_namespace", "unload_namespace"):
-            return await client.call(name, arguments)
+        """Perform an operation. In a cluster, who owns the namespaces of the case also owns those that it creates or unloads.
+
+        Where a broker does not allow to force the deletion of a namespace, its topics are deleted one by one, and then the namespace.
+        """
         owners, given = self._around.owners, arguments if isinstance(arguments, dict) else {"namespace": arguments}
+        if name not in ("create_namespace", "unload_namespace"):
+            result = await client.call(name, arguments)
+            if name != "delete_namespace" or result.status != HTTPStatus.METHOD_NOT_ALLOWED or not given.get("force"):
+                return result
+            removed = await client.remove_namespace(str(given["namespace"]))
+            return removed if removed.ok else result
         one_bundle = {"bundles": 1} if name == "create_namespace" and owners is not None else {}
         result = await client.call(name, {**one_bundle, **given})
         if result.ok and name == "create_namespace":

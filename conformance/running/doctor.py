@@ -20,6 +20,7 @@ _SPOILERS = {
         "true",
         "cases about PIP-145 are UNTESTABLE: the broker filters no list and refuses watches",
     ),
+    "enableNonPersistentTopics": ("true", "cases that name non-persistent topics are UNTESTABLE"),
 }
 """Settings that can spoil a run: the value that suits it, and what another one does."""
 

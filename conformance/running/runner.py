@@ -8,7 +8,7 @@ import random
 import secrets
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -19,6 +19,7 @@ from conformance import __version__
 from conformance.engine import log
 from conformance.engine import model as m
 from conformance.engine.program import cells, fresh_names
+from conformance.engine.values import Value
 from conformance.engine.verdict import RUNS, SAYS_NOTHING, Outcome, TrialLog, always_late
 from conformance.judging.applicability import Lack, lack
 from conformance.judging.results import RunLog
@@ -31,7 +32,7 @@ from conformance.running.one_broker import Checked, check_one_broker
 from conformance.running.owners import behind, owners
 from conformance.running.probe import Probed, claimed, is_served, probe, with_declared
 from conformance.running.units import Span, Unit, divided, is_slow, stood_still, with_controls
-from conformance.running.usual import creates_by_itself, unusual, with_usual_policies
+from conformance.running.usual import creates_by_itself, switched_off, unusual, with_usual_policies
 from conformance.suite import Suite
 from conformance.targets.admin import ADMIN_SECONDS, AdminClient, AdminUnreachable, missing_operations
 from conformance.targets.model import Endpoint, SettingsRefused, Target, TargetError
@@ -129,11 +130,12 @@ class _Part:
     elsewhere: dict[str, str] = field(default_factory=dict)
     """The brokers of a cluster to which cases without a namespace of their own were sent: they are held there when they are repeated."""
 
-    def skip(self, case: m.Transcript, why: Lack) -> None:
-        self.expected -= self._trials(case) * len(cells(case))
+    def skip(self, case: m.Transcript, why: Lack, only: Mapping[str, Value] | None = None) -> None:
+        skipped = cells(case) if only is None else [only]
+        self.expected -= self._trials(case) * len(skipped)
         self.watcher.total(self.expected)
-        for cell in cells(case):
-            record = log.Skipped(case=case.id, cell=cell, verdict=why[0], reason=why[1])
+        for cell in skipped:
+            record = log.Skipped(case=case.id, cell=dict(cell), verdict=why[0], reason=why[1])
             self.skipped.append(record)
             self.write(record)
 
@@ -226,13 +228,17 @@ class _Part:
         )
 
     async def _group(self, endpoint: Endpoint, admin: AdminClient | None, members: list[m.Transcript]) -> None:
-        units = []
+        units, off = [], switched_off(endpoint.listed_config)
         for case in members:
             reason = self._cannot_run(case, endpoint)
             if reason is not None:
                 self.skip(case, reason)
-            else:
-                units += [Unit(case, cell, trial) for cell in cells(case) for trial in range(self._trials(case))]
+                continue
+            for cell in cells(case):
+                if off and (keys := [off[domain] for domain in sorted(off.keys() & self.suite.domains(case.id, cell))]):
+                    self.skip(case, ("UNTESTABLE", f"the target has {keys[0]}=false, and the case names such topics"), cell)
+                    continue
+                units += [Unit(case, cell, trial) for trial in range(self._trials(case))]
         found, made = await owners(endpoint, admin), set() if self.checked.namespace is None else {self.checked.namespace}
         around = Surroundings(endpoint, admin, self.write, self.allowance, self.started, self.options.slow, found, made)
         active: set[TrialRunner] = set()

@@ -66,6 +66,9 @@ _NEEDED = MappingProxyType(dict.fromkeys(("topic-list-filter", "topic-list-watch
 _LONGEST, _LENGTH = "subscriptionPatternMaxLength", 50
 """A setting, and the number that cases of these capabilities need at least: most patterns are that of a whole name."""
 
+_ENABLED = MappingProxyType({"persistent": "enablePersistentTopics", "non-persistent": "enableNonPersistentTopics"})
+"""For each domain the setting without which a broker has no topics of it."""
+
 
 async def with_usual_policies(endpoint: Endpoint, but: Collection[str] = ()) -> Endpoint:
     """Return an endpoint that knows its settings, and whose new namespaces have the usual policies where these are others.
@@ -123,6 +126,11 @@ def unusual(case: Transcript, settings: Mapping[str, str]) -> str | None:
     ):
         return f"the target has {_LONGEST}={longest}, and the case takes {_LENGTH} or more for granted"
     return None
+
+
+def switched_off(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the domains of which a broker has no topics, each with the setting that says so."""
+    return {domain: key for domain, key in _ENABLED.items() if settings.get(key) == "false"}
 
 
 async def _taken(endpoint: Endpoint, wanted: Mapping[str, object]) -> Mapping[str, object]:

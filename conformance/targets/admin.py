@@ -29,6 +29,8 @@ from refimpl.proposals.administration import AdminRequest
 _REMOVE_SECONDS = 10.0
 _SECONDS_UNSURE = 5.0
 """For a call to a broker that may not be reachable."""
+_WHEN_LIMITED = 0.25
+"""Seconds before a call is made again that the interface refused because of a rate."""
 ADMIN_SECONDS = 30.0
 """How long one call may take."""
 _AT_ONCE = 100
@@ -138,13 +140,20 @@ class AdminClient:
         if self.endpoint.in_process is not None:
             return self._ask(self.endpoint.in_process, method, path, data or b"")
         assert self._session is not None, "the client is not open"
+        limited: AdminResult | None = None
         url = yarl.URL(self._base + path, encoded=True)  # names are encoded already, exactly once
         headers = {} if body is None and method != "PUT" else {"Content-Type": "application/json"}
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._follow(method, url, data, headers)
+                while True:
+                    limited = await self._follow(method, url, data, headers)
+                    if limited.status != HTTPStatus.TOO_MANY_REQUESTS:
+                        return limited
+                    await asyncio.sleep(_WHEN_LIMITED)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, TimeoutError):
+                if limited is not None:
+                    return limited
                 raise AdminUnreachable(f"{method} {url}: no answer in {self._seconds:g} s") from None
             connected = not isinstance(error, aiohttp.ClientConnectorError)
             if connected and url.scheme == "http" and await speaks_tls(url.host or "", url.port or 80):

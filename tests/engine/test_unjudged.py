@@ -5,7 +5,7 @@ import pytest
 from conformance.engine import log
 from conformance.engine.diagnosis import Diagnosis
 from conformance.engine.frames import build_frame
-from conformance.engine.unjudged import beyond, encrypts, no_room
+from conformance.engine.unjudged import beyond, limited, no_room
 from conformance.engine.verdict import Verdict
 from refimpl.wire import FRAME_PADDING
 
@@ -87,7 +87,8 @@ def test_namespace_of_which_something_is_left_makes_it_untestable(play):
 )
 def test_an_admin_call_that_the_interface_does_not_have_makes_it_untestable(play, status, body, verdict):
     outcome = play("steps: [{admin: {create_topic: x}}]", [("refused", status, body)])
-    said = outcome.diagnosis.summary == f"the admin interface of the target has no create_topic: it answers {status}"
+    words = f" {body['reason']}" if status == 405 else ""
+    said = outcome.diagnosis.summary == f"the admin interface of the target has no create_topic: it answers {status}{words}"
     assert (outcome.verdict, said) == (verdict, verdict == Verdict.UNTESTABLE)
 
 
@@ -149,9 +150,20 @@ def test_where_a_clause_speaks_of_it_404_is_an_answer(play, status, verdict):
     assert outcome.verdict is verdict
 
 
-@pytest.mark.parametrize(("message", "told"), [("Encryption is required in persistent://public/n/t", True), ("no", False)])
+@pytest.mark.parametrize(
+    ("answer", "message", "setting"),
+    [
+        ("error", "Encryption is required in persistent://public/n/t", "encryptionRequireOnProducer"),
+        ("error", "Topic reached max same address consumers limit", "maxSameAddressConsumersPerTopic"),
+        ("error", "x: Topic 't' reached max same address producers limit", "maxSameAddressProducersPerTopic"),
+        ("send_error", "Exceeds max allowed delivery delay of 2000 milliseconds", "delayedDeliveryMaxDelayInMillis"),
+        ("error", "Topic reached max consumers limit", None),  # a policy lifts this one
+        ("error", "no", None),
+    ],
+)
 @pytest.mark.parametrize("kind", ["unexpected", "differs"])
-def test_a_broker_may_take_producers_with_encryption_only(kind, message, told):
-    events = [frame(9, {"error": {"request_id": 1, "error": "MetadataError", "message": message}})]
-    words = "the target takes producers with encryption only (encryptionRequireOnProducer)"
-    assert encrypts(Diagnosis(kind, "x", event=9), events) == (words if told else None)
+def test_a_refusal_that_tells_of_a_setting_accuses_nobody(kind, answer, message, setting):
+    ids = {"request_id": 1} if answer == "error" else {"producer_id": 1, "sequence_id": 0}
+    events = [frame(9, {answer: {**ids, "error": "MetadataError", "message": message}})]
+    said = limited(Diagnosis(kind, "x", event=9), events)
+    assert said is None if setting is None else said.endswith(f"({setting})")

@@ -83,6 +83,20 @@ class BusyAtFirst(Peer):
         await super().answer(frame, writer)
 
 
+class SaysBefore(Peer):
+    """Sends a command of its own before it answers its first PINGs."""
+
+    def __init__(self, times, name, **fields):
+        self.times = times
+        self.said = encode_frame(command(name, **fields))
+
+    async def answer(self, frame, writer):
+        if command_name(frame.command) == "ping" and self.times:
+            self.times -= 1
+            writer.write(self.said)
+        await super().answer(frame, writer)
+
+
 class HalfPong(Peer):
     async def answer(self, frame, writer):
         if command_name(frame.command) != "ping":

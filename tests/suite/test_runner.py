@@ -25,6 +25,7 @@ from conformance.suite import load_suite
 from conformance.targets import AdminClient, AdminResult, AttachedTarget, Endpoint, InProcessTarget, TargetError
 from refimpl.net.embedded import EmbeddedBroker
 from refimpl.wire import command, command_name, encode_frame
+from refimpl.wire.pulsar_api_pb2 import ServerError
 from tests.fakes.certificates import Certificates
 from tests.fakes.peers import (
     BusyAtFirst,
@@ -38,6 +39,7 @@ from tests.fakes.peers import (
     Peer,
     PongTwice,
     RefusesAfterPing,
+    SaysBefore,
     SpeaksHttp,
     running,
 )
@@ -61,6 +63,7 @@ def test_verdicts_on_peers(add, ping, peer, verdict, words):
     assert words in results[0].summary
 
 
+IN_USE = "Producer is already failed to register present on the connection"
 NEEDS_ADMIN = """\
   - admin: {create_topic: "persistent://public/default/${n}"}
   - client: {ping: {}}"""
@@ -125,6 +128,39 @@ def test_a_frame_outside_of_a_window_counts_if_it_is_so_each_time(add, ping, bus
     text = ping.replace("  - client: {ping: {}}", "  - client: {ping: {}}\n    label: asked")
     home = add(text.replace("within: 20", f"window: {{since: asked, {window}}}\n    clause: test.pong"))
     (result,), _, _ = judged(home, BusyAtFirst(busy))
+    assert (result.verdict, len(result.keys)) == (verdict, runs)
+
+
+CLOSED_LATER = """\
+  - client: {ping: {}}
+  - broker: {pong: {}}
+    clause: test.pong
+  - broker: {close_producer: {producer_id: 1}}"""
+
+
+def test_a_producer_that_is_closed_too_early_accuses_nobody_unless_it_is_so_each_time(add, ping):
+    home = add(ping.replace("  - client: {ping: {}}\n  - broker: {pong: {}}\n    within: 20", CLOSED_LATER))
+    (result,), _, _ = judged(home, SaysBefore(9, "close_producer", producer_id=1, request_id=1))
+    assert (result.verdict, len(result.keys), "too early" in result.summary) == ("FAIL", 3, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "runs"),
+    [
+        ((0, "success", {"request_id": 1}), "PASS", 1),
+        ((1, "close_producer", {"producer_id": 1, "request_id": 1}), "PASS", 2),
+        ((2, "close_consumer", {"consumer_id": 1, "request_id": 1}), "PASS", 3),
+        ((9, "close_consumer", {"consumer_id": 1, "request_id": 1}), "FAIL", 3),
+        ((1, "error", {"request_id": 1, "error": ServerError.ServiceNotReady, "message": "look it up again"}), "PASS", 2),
+        ((9, "error", {"request_id": 1, "error": ServerError.ServiceNotReady, "message": "look it up again"}), "FAIL", 3),
+        ((1, "error", {"request_id": 1, "error": ServerError.UnknownError, "message": ""}), "FAIL", 1),
+        ((1, "error", {"request_id": 1, "error": ServerError.UnknownError, "message": IN_USE}), "PASS", 2),
+        ((1, "success", {"request_id": 1}), "FAIL", 1),
+    ],
+)
+def test_a_topic_that_was_unloaded_meanwhile_accuses_nobody_unless_it_is_so_each_time(add, said, verdict, runs):
+    times, name, fields = said
+    (result,), _, _ = judged(add(), SaysBefore(times, name, **fields))
     assert (result.verdict, len(result.keys)) == (verdict, runs)
 
 

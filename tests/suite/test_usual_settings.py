@@ -21,13 +21,13 @@ OWN, USUAL_NAMESPACE = "core/producer/creates-topic", "core/command/unknown-fiel
 CREATED = {"allowAutoTopicCreation": True, "topicType": "non-partitioned"}
 
 
-def judged(suite, broker, **fields):
-    """Run a case with a namespace of its own, and one in public/default; return the header and the verdicts."""
+def judged(suite, broker, select=(OWN, USUAL_NAMESPACE), **fields):
+    """Run cases, by default one with a namespace of its own and one in public/default; return the header and the verdicts."""
 
     async def main():
         async with broker as running:
             target = AttachedTarget(Endpoint(name="x", service_url=running.service_url, admin_url=running.admin_url, **fields))
-            options = Options(select=(OWN, USUAL_NAMESPACE))
+            options = Options(select=select)
             run, stopped = await run_suite(suite, target, options, lambda _: None, Silent())
             assert stopped is None
             return run.header, {one.case: one.verdict for one in judge_log(suite, run).results}
@@ -46,6 +46,32 @@ def test_a_broker_with_the_usual_settings_is_given_no_policies(suite):
     header, verdicts = judged(suite, EmbeddedBroker())
     assert (header.namespace_policies, header.capabilities["auto-creation"]) == ({}, True)
     assert set(verdicts.values()) == {Verdict.PASS}
+
+
+def test_namespaces_whose_deletion_can_not_be_forced_are_deleted_topic_by_topic(suite):
+    cases = ("pip145/watch/unknown-namespace", "pip145/update/namespace-deleted*", "pip145/list/other-namespace", "core/push/namespace-*")
+    _, verdicts = judged(suite, EmbeddedBroker({"forceDeleteNamespaceAllowed": "false"}), cases)
+    assert set(verdicts.values()) == {Verdict.PASS}, verdicts
+
+
+def test_cells_that_name_topics_of_a_domain_that_is_switched_off_accuse_nobody(suite):
+    cases = ("core/deliver/partition-index", "core/deliver/non-persistent", "core/push/neighbours", "core/ack/many")
+    told = {"enableNonPersistentTopics": "false"}
+
+    async def main():
+        async with EmbeddedBroker() as broker:
+            target = AttachedTarget(Endpoint(name="x", service_url=broker.service_url, admin_url=broker.admin_url, config=told))
+            run, _ = await run_suite(suite, target, Options(select=cases), lambda _: None, Silent())
+            return {"".join([one.case, *one.cell.values()]): (one.verdict, one.summary) for one in judge_log(suite, run).results}
+
+    found = asyncio.run(main())
+    assert found["core/deliver/non-persistent"] == (
+        Verdict.UNTESTABLE,
+        "the target has enableNonPersistentTopics=false, and the case names such topics",
+    )
+    passed = {name for name, (verdict, _) in found.items() if verdict == Verdict.PASS}
+    assert passed == {"core/ack/many", *(name for name in found if name.startswith("core/deliver/partition-indexpersistent"))}
+    assert len(passed) > 1
 
 
 @pytest.mark.parametrize(("types", "has"), [("[Exclusive, Failover]", False), ("[Exclusive, Key_Shared]", True), (None, True)])

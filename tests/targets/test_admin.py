@@ -406,6 +406,14 @@ def test_an_answer_of_too_many_values_is_refused() -> None:
         with_admin(recorder, lambda admin: admin.call("namespaces", "t"))
 
 
+def test_a_call_that_is_refused_because_of_a_rate_is_made_again() -> None:
+    recorder = Recorder({"GET namespaces/t": [(429, ""), (429, ""), (200, "[]")]})
+    assert with_admin(recorder, lambda admin: admin.call("namespaces", "t")).ok
+    assert len(recorder.seen) == 3
+    always = Recorder({"GET namespaces/t": [(429, "too many")]})
+    assert with_admin(always, lambda admin: admin.call("namespaces", "t"), seconds=0.4).status == 429
+
+
 def test_an_endpoint_without_admin_url_has_no_client() -> None:
     with pytest.raises(TargetError, match="e has no admin URL"):
         AdminClient(Endpoint(name="e", service_url="pulsar://h"))
