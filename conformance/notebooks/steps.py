@@ -16,7 +16,7 @@ STEPS: dict[tuple[str, Role], tuple[tuple[str, str], ...]] = {
     ),
     ("pip145", "client"): (
         ("sends pattern and hash, and believes the answer", "client.list-*"),
-        ("watches, reconnects, and checks its set", "client.watch-* client.attaches-again"),
+        ("watches, reconnects, and checks its set", "client.watch-* client.attaches-again client.deleted-while-starting"),
     ),
     ("pr7629", "broker"): (
         ("serves consumers without a filter as before, and sets the flag", "flag.* compat.*"),
@@ -42,7 +42,7 @@ STEPS: dict[tuple[str, Role], tuple[tuple[str, str], ...]] = {
         ("calls the listener, and sends the result", "client.*update* client.*result client.*call"),
         ("takes updates that come again", "client.not-newer client.failed-again"),
         ("takes odd updates", "client.shrinking client.foreign-topic client.unknown-id"),
-        ("uses new partitions from their first message on", "client.from-first client.new-alike client.routes-anew client.attaches-once"),
+        ("uses new partitions from their first message on", "client.from-first client.new-alike client.routes-anew client.attaches-*"),
         ("comes back, and ends", "client.re* client.versions-restart client.other-broker client.closes client.ended-closes"),
     ),
     ("pr25648", "broker"): (

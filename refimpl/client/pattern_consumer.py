@@ -81,7 +81,7 @@ class PatternConsumer(FollowingConsumer):
         self._on_topics = on_topics
         self._driver = WatchDriver(core, self.watch, self._follow, locate=self._locate, name=self.pattern)
         self._listed: Pending[None] = Pending(self._scheduler)
-        self._attaching: list[Pending[Connection]] = []
+        self._attaching: dict[str, Pending[Connection]] = {}
 
     async def open(self) -> None:
         """Start, and wait until the consumers of the first list are attached.
@@ -94,9 +94,9 @@ class PatternConsumer(FollowingConsumer):
             self._driver.start()
             complaint = f"no list of the topics that match {self.pattern} came"
             await self._scheduler.limit(self._listed, seconds, complaint, lambda: self._driver.lost)
-            first, self._attaching = self._attaching, []
-            for attaching in first:
-                await self._unless_gone(attaching)
+            first, self._attaching = self._attaching, {}
+            for topic, attaching in first.items():
+                await self._unless_gone(topic, attaching)
         except BaseException:
             self.close()
             raise
@@ -139,13 +139,13 @@ class PatternConsumer(FollowingConsumer):
         if topic not in self.members:
             attaching = self._start(topic)
             if not self._listed.done:
-                self._attaching.append(attaching)
+                self._attaching[topic] = attaching
 
-    async def _unless_gone(self, attaching: Pending[Connection]) -> None:
+    async def _unless_gone(self, topic: str, attaching: Pending[Connection]) -> None:
         try:
             await attaching
-        except ClientError as error:
-            if error.code != TopicNotFound:
+        except ClientError as error:  # pip145.client.deleted-while-starting
+            if self.error is not None or (topic in self.watch.topics and error.code != TopicNotFound):
                 raise
 
     def _ended(self, consumer: Consumer, error: ClientError) -> None:

@@ -130,6 +130,7 @@ EXCEPTIONS = {
     "conformance/clients/faults/rounds.py": "all but PIP-145: faults that show in a second round",
     "conformance/clients/faults/second_look.py": "PR 7629 and PR 25648: faults that show with a second broker, a second diff, or no answer",
     "conformance/clients/faults/topic_lists.py": "PIP-145: faults of consumers of a pattern",
+    "conformance/clients/faults/watch_crossings.py": "all but PR 7629: faults of watches that show while something else is under way",
     "conformance/clients/manual.py": "PIP-145 and PR 25648: what the wire shows when a user of a client has done a step",
     "conformance/drivers/reference.py": "PR 7629: an application, which subscribes with a filter",
     "conformance/clients/variants/watching.py": "PIP-145: other right ways to watch and to poll",
