@@ -1,4 +1,4 @@
-"""Clients with a fault that shows where two ordinary things meet: a refusal, a time-out or an open batch, and then a loss or another message."""
+"""Clients with a fault that shows where two things meet: a refusal, a time-out or an open batch, and then a loss or another message."""
 
 from conformance.clients.faults.model import fault, in_place_of
 from refimpl.client.attached import Attached
