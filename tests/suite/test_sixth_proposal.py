@@ -121,6 +121,7 @@ print(page[page.index("### first {"):].split("###")[1])
 EXCEPTIONS = {
     "conformance/clients/faults/batches.py": "PIP-191: faults of producers",
     "conformance/clients/faults/core.py": "all but PIP-191: faults that take one flag for another",
+    "conformance/clients/faults/core_crossings.py": "PIP-191 and PR 7629: faults that show where two things meet",
     "conformance/clients/faults/counts.py": "PIP-247: faults of clients that watch partitions",
     "conformance/clients/faults/filters.py": "PR 7629: faults of consumers with a filter",
     "conformance/clients/faults/later.py": "the watches of three proposals: faults that show after a reconnect",
