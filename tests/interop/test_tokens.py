@@ -63,17 +63,23 @@ def client(
         client.end()
 
 
+def attempts_of_the_first(proxy: FrameProxy) -> int:
+    """Count the connections of the client that came first: another one may look for a broker that had the port before."""
+    versions = [one.client_version for one in proxy.seen("connect")]
+    return versions.count(versions[0])
+
+
 def test_a_client_goes_on_with_another_token(client: Client, proxy: FrameProxy, topic: str, token_file: Path) -> None:
     token_file.write_text(expiring_token("admin", SOON))
     consumer, producer = client.consumer(topic), client.producer(topic)
     producer.send("before")
-    connections = len(proxy.seen("connect"))
+    connections = attempts_of_the_first(proxy)
     token_file.write_text(expiring_token("admin", AN_HOUR))
     proxy.wait("authChallenge", count=connections)
     proxy.wait("authResponse", count=connections)
     producer.send("after")
     assert texts(consumer.receive_all(2)) == ["before", "after"]
-    assert len(proxy.seen("connect")) == connections, "it is the same connection"
+    assert attempts_of_the_first(proxy) == connections, "it is the same connection"
     assert proxy.seen("error") == []
 
 
