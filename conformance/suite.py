@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from conformance import suite_cache
 from conformance.engine import frames, log
 from conformance.engine import model as m
+from conformance.engine.actions import Action
 from conformance.engine.parts import Soon
 from conformance.engine.program import Program, actions_digest, cells, compile_case, fresh_names
 from conformance.engine.source import Source, SourceProblem, parse, read_source
@@ -99,19 +100,19 @@ class Suite:
 
     def admin_calls(self, case: str) -> set[str]:
         """Return the names of the admin calls that cells of a case make, with each policy that they name; not what fragments leave out."""
-        transcript = self.transcripts[case]
-        names = {name: f"<{name}>" for name in fresh_names(transcript)}
-        programs = (compile_case(transcript, self.fragments, cell, names) for cell in cells(transcript))
-        groups = (group for program in programs for group in program.actions())
-        return {name for group in groups for lane in group.lanes for action in lane for call in action.calls for name in _named(call)}
+        actions = (action for cell in cells(self.transcripts[case]) for action in self._performed(case, cell))
+        return {name for action in actions for call in action.calls for name in _named(call)}
 
     def domains(self, case: str, cell: Mapping[str, Any]) -> set[str]:
         """Return the domains that a cell of a case names in what it does, such as `persistent`."""
-        transcript = self.transcripts[case]
-        program = compile_case(transcript, self.fragments, cell, {name: f"<{name}>" for name in fresh_names(transcript)})
-        actions = (action for group in program.actions() for lane in group.lanes for action in lane)
+        actions = self._performed(case, cell)
         said = (f"{action.spec} {[action.scope.variables.get(name) for name in variables_of(action.spec)]}" for action in actions)
         return {domain for text in said for domain in _DOMAIN.findall(text)}
+
+    def _performed(self, case: str, cell: Mapping[str, Any]) -> Iterator[Action]:
+        transcript = self.transcripts[case]
+        program = compile_case(transcript, self.fragments, cell, {name: f"<{name}>" for name in fresh_names(transcript)})
+        return (action for group in program.actions() for lane in group.lanes for action in lane)
 
     def select(
         self, patterns: Iterable[str], level: m.Level | None = None, profile: str = "default", role: Role | None = None

@@ -9,7 +9,7 @@ What a case expects is what a right client does, whatever the texts leave free:
 - and in every conversation the monitors judge.
 
 A first attempt to attach may fail for the user if its connection is cut or its look-up is refused; so producers and consumers are opened
-before such a thing can happen, and later ones are left out of the scenario.
+before such a thing can happen, and later ones are left out of the scenario. What fails to be sent behind such a thing is sent once more.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class ClientCase:
             self.add(silence={"frames": frames}, at="c", clause=clause, until=[{"advance": _TOLD_SECONDS}])
 
     def _mark(self) -> None:
-        """Await a frame that comes only now, the message of another producer: a silence begins behind the frame before it."""
+        """Await the message of another producer, which comes only now: a silence begins behind it, and not with the actions before."""
         self._opened += 1
         name = f"p{self._opened - 1}"
         self.add(drive={"producer": {"name": name, "topic": self.topic(f"mark-{name}")}}, within=_WITHIN)

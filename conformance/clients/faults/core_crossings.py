@@ -1,7 +1,6 @@
 """Clients with a fault that shows where two things meet: a refusal, a time-out or an open batch, and then a loss or another message."""
 
-from conformance.clients.faults.model import fault, in_place_of
-from refimpl.client.attached import Attached
+from conformance.clients.faults.model import fault, in_place_of, stays_away
 from refimpl.client.consumer import Consumer
 from refimpl.client.entry import Entry
 from refimpl.client.errors import ClientError
@@ -102,16 +101,8 @@ def takes_itself_for_unsubscribed(patches):
 
         return unsubscribe
 
-    def attaching(original):
-        async def attach(one):
-            if one.__dict__.get("is_unsubscribed"):
-                await one._wait(1e9)
-            return await original(one)
-
-        return attach
-
     patches.wrap(Consumer, "unsubscribe", unsubscribing)
-    patches.wrap(Attached, "_attach", attaching)
+    stays_away(patches, "is_unsubscribed")
 
 
 @fault("core.client.acks-kept")

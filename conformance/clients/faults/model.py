@@ -19,13 +19,14 @@ client has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
 from conformance.mutants.model import Mutant, Patches, before_sending
+from refimpl.client.attached import Attached
 from refimpl.client.connection import Connection
 from refimpl.wire import Frame
 from refimpl.wire.commands import sub_message
@@ -102,6 +103,20 @@ def on_incoming(kind: type[M], *, clause: Clauses) -> Callable[[Callable[..., ob
 def fault(*clauses: str) -> Callable[[Function], Function]:
     """Register a function (patches) that makes the client wrong by several patches."""
     return lambda apply: _registered(clauses, apply, apply)
+
+
+def stays_away(patches: Patches, mark: str) -> None:
+    """Let no producer or consumer attach any more that has an attribute of this name which is true."""
+
+    def make(attach: Callable[[Attached], Awaitable[Connection]]) -> Callable[[Attached], Awaitable[Connection]]:
+        async def changed(one: Attached) -> Connection:
+            if one.__dict__.get(mark):
+                await one._wait(1e9)
+            return await attach(one)
+
+        return changed
+
+    patches.wrap(Attached, "_attach", make)
 
 
 def _registered(clauses: Clauses, function: Function, apply: Callable[[Patches], None]) -> Function:

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from conformance.clients.faults.model import fault, in_place_of, on_outgoing
-from refimpl.client.attached import Attached
+from conformance.clients.faults.model import fault, in_place_of, on_outgoing, stays_away
 from refimpl.client.connection import Connection
 from refimpl.client.consumer import Consumer
 from refimpl.client.entry import encode_entry
@@ -36,16 +35,8 @@ def stays_away_from_a_topic_that_has_ended(patches):
 
         return received
 
-    def attaching(original):
-        async def attach(one):
-            if one.__dict__.get("has_reached_the_end"):
-                await one._wait(1e9)
-            return await original(one)
-
-        return attach
-
     patches.wrap(Consumer, "received", receiving)
-    patches.wrap(Attached, "_attach", attaching)
+    stays_away(patches, "has_reached_the_end")
 
 
 @fault("core.client.waits-on")

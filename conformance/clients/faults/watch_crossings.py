@@ -132,16 +132,6 @@ def awaits_its_watcher_before_it_closes_it(close, watch):
         watch._deadline = None
 
 
-@in_place_of(PatternConsumer._unless_gone, clause="pip145.client.deleted-while-starting")
-async def fails_with_what_was_deleted(unless_gone, group, topic, attaching):
-    """A pattern consumer can't be created if a topic of its first list is deleted while the client attaches to it."""
-    try:
-        await attaching
-    except ClientError as error:
-        if error.code != TopicNotFound:
-            raise
-
-
 @fault("pip145.client.watch-applies-update")
 def tries_a_deleted_topic_again(patches):
     """A topic of a pattern that could not be attached is tried again, also if an update has deleted it."""
@@ -175,9 +165,16 @@ def tries_a_removed_topic_again(patches):
     _retries_all(patches, NamespaceConsumer, "_lost", NamespaceConsumer._add)
 
 
-@in_place_of(NamespaceConsumer._unless_gone, clause="pr25648.client.removed-while-attaching")
+# Both
+
+
+@in_place_of(
+    PatternConsumer._unless_gone,
+    NamespaceConsumer._unless_gone,
+    clause=("pip145.client.deleted-while-starting", "pr25648.client.removed-while-attaching"),
+)
 async def fails_with_what_was_removed(unless_gone, group, topic, attaching):
-    """A namespace consumer can't be created if a topic of its first set leaves the set while the client attaches to it."""
+    """A consumer of many topics can't be created if a topic of its first set leaves the set while the client attaches to it."""
     try:
         await attaching
     except ClientError as error:
